@@ -8,7 +8,8 @@ eager, the same dequantised weights, AdamW, clipping to 1), and prints both loss
 best step, and the peak of resident memory of both processes. Needs torch, transformers, peft, gguf.
 
 SmolLM2-135M-Instruct in q4_1, 4 x 256 tokens, rank 16, 12 steps, 2 threads (a busy machine): losses differ by at most
-1.4e-5 (4.2253 at the end), 93 against 81 tokens/s, 1374 against 5274 MiB of resident memory."""
+1.4e-5 (4.2253 at the end). Times and bytes of one run under other load, torch's peak with its loading: 93 against 81
+tokens/s, 1374 against 5274 MiB of resident memory."""
 import argparse, json, os, resource, struct, subprocess, sys, time
 
 def write_data(folder, count):
