@@ -5,9 +5,10 @@
 //
 //     MODEL    llama-8b, llama-1b, mistral-7b, small, tiny
 //     METHOD   lora (rank 16, every matrix of the layers) or full
-//     device=cuda:0   budget=GB of the device (1e9)   host=GB   policy=bf16|f16|f32   steps=5
-//     weights=bf16|f32|nf4|q8_0 (of lora's base; full trains f32, or bf16 where the optimizer can)
-//     optimizer=adamw   rank=16   exact=1 (no micro-batches)
+//     device=cuda:0 (h200, link=53: an H200's rates, for "plan" where there is none)   budget=GB of
+//     the device (1e9)   host=GB   policy=bf16|f16|f32   steps=5 weights=bf16|f32|nf4|q8_0 (of
+//     lora's base; full trains f32, or bf16 where the optimizer can) optimizer=adamw   rank=16
+//     exact=1 (no micro-batches)
 //
 // "ops" runs one step more whose kernels are waited for one by one: where the time goes. "plan"
 // prints the plan and computes nothing. TF/s are those of the model (2 a weight and token forward,
@@ -16,9 +17,12 @@
 #include <ration/memory.h>
 #include <ration/session.h>
 
+#include "backend/cuda/cost.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/queue.h"
+#include "backend/cuda/rows.h"
 #include "device/device.h"
+#include "graph/fuse.h"
 #include "model/model.h"
 #include "tensor/layout.h"
 #include "train/train_recipe.h"
@@ -272,6 +276,34 @@ static rn_plan *make_plan(const rn_recipe *recipe, const rn_device_caps *caps) {
     return plan;
 }
 
+// What a GPU that is not here would say of itself: rates as measured on one.
+static rn_device_caps h200 = {.name = "cuda:0",
+                              .hardware = "NVIDIA H200",
+                              .device = 1,
+                              .threads = 16,
+                              .memory_bytes = 139ull << 30,
+                              .kernels = rn_cuda_kernels,
+                              .backend = &rn_cuda_backend,
+                              .weight_layout = rn_cuda_weight_layout,
+                              .own_memory = true,
+                              .group_bytes = 64 << 20,
+                              .row_table_bytes = 1 << 20,
+                              .fusions = RN_FUSE_ALL | RN_FUSE_HALVES,
+                              .flops = 4.3e14,
+                              .quantized_flops = 4.3e14,
+                              .memory_bytes_second = 4.1e12,
+                              .disk_bytes_second = 2.8e9,
+                              .link_bytes_second = 53e9,
+                              .step_seconds = 3e-6,
+                              .product_rows = 16,
+                              .run_seconds = 15e-6,
+                              .own = {[RN_CUDA_UNPACK_WEIGHTS] = 6.5e12,
+                                      [RN_CUDA_UNPACK_BYTES] = 4.2e12,
+                                      [RN_CUDA_ATTEND_FLOPS] = 2.1e14,
+                                      [RN_CUDA_ATTEND_SECONDS] = 22e-6,
+                                      [RN_CUDA_MULTIPROCESSORS] = 132,
+                                      [RN_CUDA_HALF_FLOPS] = 7.8e14}};
+
 static double step(rn_session *session, const int32_t *tokens, const int32_t *targets,
                    uint32_t number, float *loss) {
     uint64_t bytes = (uint64_t)b.batch * b.tokens * sizeof(int32_t);
@@ -344,6 +376,8 @@ static void read_option(const char *text) {
         b.device = v;
     else if (take(text, "budget", &v))
         b.budget = atof(v);
+    else if (take(text, "link", &v))
+        h200.link_bytes_second = atof(v) * 1e9;
     else if (take(text, "host", &v))
         b.host = atof(v);
     else if (take(text, "policy", &v))
@@ -386,9 +420,10 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         printf("%s ", argv[i]);
     printf("\n");
-    must(rn_device_open(b.device, 0, &device));
+    bool absent = b.plan_only && strcmp(b.device, "h200") == 0;
+    if (!absent) must(rn_device_open(b.device, 0, &device));
     make_recipe(&recipe);
-    rn_plan *plan = make_plan(&recipe, rn_device_get_caps(device));
+    rn_plan *plan = make_plan(&recipe, absent ? &h200 : rn_device_get_caps(device));
     if (b.plan_only && b.ops) {
         count_kinds(plan);
         print_kinds();

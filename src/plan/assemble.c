@@ -456,7 +456,7 @@ static rn_status find_pass_seconds(builder *b) {
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.load_count, sizeof *ready, (void **)&ready));
     rn_traffic traffic = {.groups = b->c->groups.groups, .stream = &b->stream, .ready = ready};
     s->decode_seconds =
-        rn_cost_run(&b->plan->caps, pass->seconds[b->variant->slice], b->c->order.count, &traffic);
+        rn_cost_run(&b->plan->caps, pass->until[b->variant->slice], b->c->order.count, &traffic);
     return RN_OK;
 }
 

@@ -173,9 +173,11 @@ static void find_slices(rn_binding *b, uint32_t positions) {
 }
 
 static void add_seconds(rn_binding *b, const rn_graph *graph, const rn_plan_order *order) {
+    for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
+        b->until[s][0] = 0;
     for (uint32_t p = 0; p < order->count; p++) {
         for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
-            b->total_seconds[s] += b->seconds[s][p];
+            b->until[s][p + 1] = b->total_seconds[s] += b->seconds[s][p];
         if (rn_graph_node(graph, order->nodes[p])->phase == RN_PHASE_UPDATE)
             b->update_seconds += b->seconds[0][p];
     }
@@ -190,6 +192,8 @@ rn_status rn_binding_make(rn_arena *memory, const rn_graph *graph, const rn_devi
     RN_TRY(rn_arena_array(memory, order->count, sizeof *out->is_view, (void **)&out->is_view));
     for (uint32_t s = 0; s < RN_PLAN_SLICES; s++) {
         RN_TRY(rn_arena_array(memory, order->count, sizeof(double), (void **)&out->seconds[s]));
+        RN_TRY(rn_arena_array(memory, (size_t)order->count + 1, sizeof(double),
+                              (void **)&out->until[s]));
         RN_TRY(rn_arena_array(memory, order->count, sizeof(uint64_t), (void **)&out->workspace[s]));
         RN_TRY(rn_arena_array(memory, order->count, sizeof(uint64_t),
                               (void **)&out->slot_workspace[s]));

@@ -5,12 +5,18 @@
 // better than the best so far is not simulated. Skipping never changes the result, so the choice is
 // the same as from the whole list: least time, then fewest bytes read, then fewest bytes planned,
 // then the first.
+//
+// A training step of a large model has variants by the hundred with weight groups by the hundred.
+// There, of each size and number of slots, only the few k that keep the most are simulated: those
+// that keep less read more, and are slower but for what a load that stays longer happens to delay.
+// And an arena is placed only where the variant would win if its placement were perfect.
 #include "plan/planner.h"
 
 #include "base/checked.h"
 #include "memory/account.h"
 
 enum { FEWEST_SLOTS = 1, MOST_SLOTS = 4 };
+enum { MANY_ACCESSES = 256, FEW_CHOICES = 3 }; // of a large training step
 
 // ---- bytes --------------------------------------------------------------------------------------
 
@@ -119,7 +125,7 @@ static double simulate(const chooser *ch, const rn_binding *binding, bool no_hom
                           .offloads = &ch->offloads,
                           .no_homes = no_homes,
                           .done = ch->done};
-    return rn_cost_run(ch->planner->caps, binding->seconds[ch->v->slice], ch->c->order.count,
+    return rn_cost_run(ch->planner->caps, binding->until[ch->v->slice], ch->c->order.count,
                        &traffic);
 }
 
@@ -182,13 +188,14 @@ static bool is_cancelled(const chooser *ch) {
            RN_STOP_CANCEL;
 }
 
-static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
+// Whether it could be tried.
+static bool offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (!fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &ch->stream.from_host))
-        return;
-    if (r.slots && !can_stream(ch, r)) return;
+        return false;
+    if (r.slots && !can_stream(ch, r)) return false;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.load_count = 0;
     double pass = find_pass(ch, r);
-    if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return;
+    if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return true;
     double run = simulate(ch, ch->binding, false);
     rn_candidate candidate = {.variant = ch->variant,
                               .residency = r,
@@ -202,6 +209,11 @@ static void offer(chooser *ch, rn_residency r, uint64_t bytes) {
     candidate.seconds = longer(candidate.seconds, ch->v->bound_seconds);
     candidate.seconds = longer(candidate.seconds, ch->offloads_seconds);
     if (is_better(&candidate, ch->best)) *ch->best = candidate;
+    return true;
+}
+
+static bool is_large(const chooser *ch) {
+    return ch->c->trains && ch->c->groups.access_count >= MANY_ACCESSES;
 }
 
 static double bound_pass(const chooser *ch, uint64_t read_bytes, double reading) {
@@ -229,26 +241,28 @@ static bool cannot_win(const chooser *ch, const rn_level *l, uint32_t kept) {
 }
 
 // From the most that stays to the least: the bound only grows, and so do the bytes read.
-static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t budget) {
+static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t budget,
+                        const uint64_t heights[2]) {
     const rn_level *l = &ch->c->levels[level];
-    for (uint32_t k = l->choices; k-- > 0;) {
+    uint32_t left = is_large(ch) ? FEW_CHOICES : UINT32_MAX;
+    for (uint32_t k = l->choices; left && k-- > 0;) {
         rn_residency r = {.slots = slots, .level = level, .kept = k};
-        uint64_t bytes = plan_bytes(ch->c, ch->v, r, ch->v->height_bytes);
+        uint64_t bytes = plan_bytes(ch->c, ch->v, r, heights);
         if (cannot_win(ch, l, k) || is_cancelled(ch)) break;
-        if (bytes <= budget) offer(ch, r, bytes);
+        if (bytes <= budget && offer(ch, r, bytes)) left--;
     }
 }
 
-static void offer_all(chooser *ch, uint64_t budget) {
+static void offer_all(chooser *ch, uint64_t budget, const uint64_t heights[2]) {
     rn_residency everything = {0};
-    uint64_t bytes = plan_bytes(ch->c, ch->v, everything, ch->v->height_bytes);
-    if (bytes <= budget && ch->c->all_may_stay) offer(ch, everything, bytes);
+    uint64_t bytes = plan_bytes(ch->c, ch->v, everything, heights);
+    if (bytes <= budget && ch->c->all_may_stay) (void)offer(ch, everything, bytes);
     if (ch->best->variant == ch->variant && ch->best->seconds == ch->v->bound_seconds &&
         ch->best->read_bytes == 0)
         return; // as fast as this variant can be, and nothing is read
     for (uint32_t level = 0; level < ch->c->level_count; level++)
         for (uint32_t slots = FEWEST_SLOTS; slots <= MOST_SLOTS; slots++)
-            offer_level(ch, level, slots, budget);
+            offer_level(ch, level, slots, budget, heights);
 }
 
 // The fewest bytes with `heights`; *out is set where they are below `less_than`.
@@ -327,12 +341,23 @@ static bool travels_too_long(chooser *ch) {
     return ch->best->variant != RN_NO_STEP && ch->offloads_seconds > ch->best->seconds;
 }
 
+// Whether the variant would be better than the best if no byte of its arena were lost to gaps.
+static bool could_win(chooser *ch, uint64_t budget) {
+    rn_candidate *best = ch->best, hoped = *best;
+    if (!is_large(ch)) return true;
+    ch->best = &hoped;
+    offer_all(ch, budget, ch->v->peak_bytes);
+    ch->best = best;
+    return hoped.variant == ch->variant;
+}
+
 static rn_status improve(chooser *ch, uint64_t budget) {
     rn_residency r = {0};
     if (travels_too_long(ch)) return RN_OK;
     if (find_fewest(ch, ch->v->peak_bytes, UINT64_MAX, &r) > budget) return RN_OK;
+    if (!could_win(ch, budget)) return RN_OK;
     RN_TRY(rn_planner_place(ch->planner, &ch->planner->variants[ch->variant]));
-    offer_all(ch, budget);
+    offer_all(ch, budget, ch->v->height_bytes);
     return RN_OK;
 }
 

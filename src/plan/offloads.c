@@ -17,6 +17,8 @@
 
 #include "base/checked.h"
 
+#include <string.h>
+
 enum { LEAST_BYTES = 4096 }; // smaller ones take longer to begin than to copy
 
 typedef struct touches {
@@ -33,6 +35,7 @@ typedef struct finder {
     uint32_t turn;    // the first position of the backward pass
     touches *touched; // (storages)
     double *ends;     // (positions): when it has been computed, if nothing is waited for
+    uint32_t *counts; // (positions + 1): for sorting
 } finder;
 
 // ---- what can go --------------------------------------------------------------------------------
@@ -110,21 +113,28 @@ static uint32_t key_back(const rn_offload *offload) {
     return offload->back;
 }
 
-// Among equals the order of `from`; NULL: that of the list.
-static rn_status sort(const rn_offloads *offloads, key of, const uint32_t *from, uint32_t *out) {
-    for (uint32_t i = 0; i < offloads->count; i++) {
-        uint32_t offload = from ? from[i] : i, at = i;
-        for (; at > 0 && of(&offloads->list[out[at - 1]]) > of(&offloads->list[offload]); at--)
-            out[at] = out[at - 1];
-        out[at] = offload;
-        RN_TRY(rn_stop_try(1 + i - at));
+// By counting positions. Among equals the order of `from`; NULL: that of the list.
+static rn_status sort(finder *f, key of, const uint32_t *from, uint32_t *out) {
+    const rn_offloads *t = f->offloads;
+    uint32_t positions = f->c->order.count, before = 0;
+    memset(f->counts, 0, (positions + 1) * sizeof *f->counts);
+    for (uint32_t i = 0; i < t->count; i++)
+        f->counts[of(&t->list[i])]++;
+    for (uint32_t p = 0; p <= positions; p++) {
+        uint32_t count = f->counts[p];
+        f->counts[p] = before;
+        before += count;
     }
-    return RN_OK;
+    for (uint32_t i = 0; i < t->count; i++) {
+        uint32_t offload = from ? from[i] : i;
+        out[f->counts[of(&t->list[offload])]++] = offload;
+    }
+    return rn_stop_try(positions + t->count);
 }
 
-static rn_status sort_touches(rn_offloads *t) {
-    RN_TRY(sort(t, key_away, NULL, t->by_away));
-    return sort(t, key_back, NULL, t->by_back);
+static rn_status sort_touches(finder *f) {
+    RN_TRY(sort(f, key_away, NULL, f->offloads->by_away));
+    return sort(f, key_back, NULL, f->offloads->by_back);
 }
 
 // ---- when ---------------------------------------------------------------------------------------
@@ -223,6 +233,8 @@ static rn_status allocate(rn_arena *memory, finder *f) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         RN_TRY(rn_arena_array(memory, storages, sizeof(uint32_t), (void **)lists[i]));
     RN_TRY(rn_arena_array(memory, storages, sizeof *f->touched, (void **)&f->touched));
+    RN_TRY(rn_arena_array(memory, (size_t)f->c->order.count + 1, sizeof *f->counts,
+                          (void **)&f->counts));
     return rn_arena_array(memory, f->c->order.count, sizeof *f->ends, (void **)&f->ends);
 }
 
@@ -238,13 +250,13 @@ rn_status rn_offloads_make(rn_arena *memory, const rn_case *c, const rn_binding 
     for (uint32_t i = 0; i < binding->live.storage_count; i++)
         add_offload(&f, i);
     add_seconds(&f);
-    RN_TRY(sort_touches(out));
+    RN_TRY(sort_touches(&f));
     time_sending(&f);
     time_bringing(&f);
     drop_hopeless(out);
-    RN_TRY(sort_touches(out));
-    RN_TRY(sort(out, key_gone, out->by_away, out->by_gone));
-    RN_TRY(sort(out, key_due, out->by_back, out->by_due));
+    RN_TRY(sort_touches(&f));
+    RN_TRY(sort(&f, key_gone, out->by_away, out->by_gone));
+    RN_TRY(sort(&f, key_due, out->by_back, out->by_due));
     add_up(&f);
     return RN_OK;
 }

@@ -154,6 +154,7 @@ typedef struct rn_binding {
     uint64_t rows;
     bool *is_view;                            // (positions): nothing is computed
     double *seconds[RN_PLAN_SLICES];          // (positions)
+    double *until[RN_PLAN_SLICES];            // (positions + 1): of all positions before
     uint64_t *workspace[RN_PLAN_SLICES];      // (positions)
     uint64_t *slot_workspace[RN_PLAN_SLICES]; // (positions): with weights as they lie in slots
     bool slices[RN_PLAN_SLICES];              // whether that slice needs less than those before it
@@ -275,7 +276,8 @@ typedef struct rn_traffic {
     double *done;                // (2, offloads): when it was sent, when it was brought
 } rn_traffic;
 // Of one run among many: computing, reading and sending side by side, one waiting for the other.
-double rn_cost_run(const rn_device_caps *caps, const double *seconds, uint32_t positions,
+// until: (positions + 1) seconds that all positions before take.
+double rn_cost_run(const rn_device_caps *caps, const double *until, uint32_t positions,
                    const rn_traffic *traffic);
 
 // ---- keep or recompute (front.c) ----------------------------------------------------------------

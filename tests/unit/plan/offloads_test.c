@@ -59,7 +59,7 @@ static double step_seconds(const scene *s, bool no_homes) {
     double *done = calloc(2 * (size_t)s->offloads.count + 1, sizeof *done);
     rn_traffic traffic = {
         .stream = &stream, .offloads = &s->offloads, .no_homes = no_homes, .done = done};
-    double seconds = rn_cost_run(&s->w.caps, s->w.binding.seconds[0], s->w.order.count, &traffic);
+    double seconds = rn_cost_run(&s->w.caps, s->w.binding.until[0], s->w.order.count, &traffic);
     free(done);
     return seconds;
 }

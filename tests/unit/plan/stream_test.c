@@ -107,17 +107,17 @@ static void a_ring_that_would_hold_everything_is_refused(void **state) {
 
 static double run_seconds(uint32_t slots, double step_seconds, uint32_t count) {
     uint32_t pairs[MOST][2];
-    double seconds[MOST], ready[MOST];
+    double until[MOST + 1] = {0}, ready[MOST];
     for (uint32_t i = 0; i < count; i++) {
         pairs[i][0] = pairs[i][1] = i;
-        seconds[i] = step_seconds;
+        until[i + 1] = until[i] + step_seconds;
     }
     rn_group_table t = table(pairs, count, count);
     rn_stream s = empty();
     rn_device_caps caps = paper_caps(); // 100 MB a second
     if (slots) assert_true(rn_stream_walk(&t, resident, slots, &s));
     rn_traffic traffic = {.groups = groups, .stream = &s, .ready = ready};
-    return rn_cost_run(&caps, seconds, count, &traffic);
+    return rn_cost_run(&caps, until, count, &traffic);
 }
 
 static void a_run_takes_as_long_as_the_slower_of_computing_and_reading(void **state) {
