@@ -17,6 +17,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RN_SANITIZED true
+#else
+#define RN_SANITIZED false
+#endif
+
 #define MIB ((uint64_t)1 << 20)
 
 // Weights of 2 MiB, 32 MiB in all; where there is less room they are narrower.
@@ -156,10 +162,12 @@ static rn_status measure(rn_device *device, const rn_rates_quick_options *o, rn_
     return s;
 }
 
-// What was measured in less memory than it wants is not worth it. What others calibrated for
-// another number of threads stays; a file that cannot be read does not.
+// What was measured in less memory than it wants is not worth it, and what a build with sanitizers
+// measures, a hundred times slower, would mislead all others. What others calibrated for another
+// number of threads stays; a file that cannot be read does not.
 static bool keep(const rn_rates *rates, const rn_rates_quick_options *o) {
     rn_rates old;
+    if (RN_SANITIZED) return false;
     if (choose_width(room_of(o)) < WIDE) return false;
     if (rn_rates_load(NULL, &old) == RN_OK && !old.quick) return false;
     return rn_rates_save(rates, NULL) == RN_OK;

@@ -1,4 +1,4 @@
-// nvml.c — libnvidia-ml.so.1 comes with the driver; four of its functions, found once.
+// nvml.c — libnvidia-ml.so.1 comes with the driver; a few of its functions, found once.
 #include "backend/cuda/nvml.h"
 
 #include <dlfcn.h>
@@ -23,6 +23,8 @@ static struct {
     int (*find)(const char *pci_bus_id, void **out_device);
     int (*memory)(void *device, memory_use *out);
     int (*processes)(void *device, unsigned *count, process_use *out);
+    int (*generation)(void *device, unsigned *out); // these two may be missing
+    int (*lanes)(void *device, unsigned *out);
 } nvml;
 static bool is_there;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -41,6 +43,9 @@ static void find_library(void) {
                look_up(library, "nvmlDeviceGetMemoryInfo", &nvml.memory) &&
                look_up(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes) &&
                nvml.init() == 0;
+    if (!is_there) return;
+    (void)look_up(library, "nvmlDeviceGetMaxPcieLinkGeneration", &nvml.generation);
+    (void)look_up(library, "nvmlDeviceGetMaxPcieLinkWidth", &nvml.lanes);
 }
 
 static bool find_device(const char *pci_bus_id, void **out) {
@@ -68,4 +73,10 @@ bool rn_nvml_used_here(const char *pci_bus_id, uint64_t *out_bytes) {
             return uses[i].used != UINT64_MAX; // "not available"
         }
     return false;
+}
+
+bool rn_nvml_link(const char *pci_bus_id, unsigned *out_generation, unsigned *out_lanes) {
+    void *device;
+    return find_device(pci_bus_id, &device) && nvml.generation && nvml.lanes &&
+           nvml.generation(device, out_generation) == 0 && nvml.lanes(device, out_lanes) == 0;
 }
