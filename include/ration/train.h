@@ -79,6 +79,11 @@ typedef struct rn_train_options {
     // common norm, with RN_CLIP_GLOBAL, and then the outputs "<weight>.gradient_square" name the
     // culprit; else the loss.
     bool guarded;
+    // Gradients come multiplied by a number, so that small ones are not lost in f16 (the caller has
+    // it in "loss_scale", too): the state "unscale" (one f32) is its inverse, and what is clipped,
+    // guarded by and updated with are the gradients times that. The norm is an output without
+    // RN_CLIP_GLOBAL, too.
+    bool scaled;
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -161,12 +166,18 @@ RN_API const rn_plan *rn_trainer_plan(const rn_trainer *trainer);
 RN_API const rn_program *rn_trainer_program(const rn_trainer *trainer);
 // How many steps were taken, those before a checkpoint included.
 RN_API uint64_t rn_trainer_steps(const rn_trainer *trainer);
+// How many batches it was given: steps, and those that had no effect. Checkpoints have it, too: the
+// number of the next batch of a training that goes on.
+RN_API uint64_t rn_trainer_batches(const rn_trainer *trainer);
 
 // tokens, targets: (batch, tokens); a target of -100 does not count, the others are the tokens that
 // should follow. *out_loss: the mean of -log p over the targets, before the step.
 // A step may have no effect (rn_trainer_last_step says so): where no target counts nothing is run,
 // and the loss is 0; where the gradients are not finite, weights and states stay as they are. Such
 // steps are not counted. How many of them are too many is for the caller to say.
+// With activations in f16 gradients are computed 65,536 times as large, so that small ones are not
+// lost; where that overflows, the step is computed again with half the factor, and after 2,000
+// steps without that with twice it. Checkpoints have it.
 RN_API RN_MUST_USE rn_status rn_trainer_step(rn_trainer *trainer, const int32_t *tokens,
                                              const int32_t *targets, double rate, float *out_loss);
 
@@ -181,6 +192,7 @@ typedef struct rn_step_info {
     float loss;
     float gradient_norm; // before clipping; 0 without max_norm
     char weight[128];    // NOT_FINITE: the first whose gradient is not; empty: not known
+    double loss_factor;  // that f16's gradients were computed with; 1 otherwise
 } rn_step_info;
 // Of the last step; zeros before the first.
 RN_API const rn_step_info *rn_trainer_last_step(const rn_trainer *trainer);

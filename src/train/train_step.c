@@ -25,8 +25,9 @@ typedef struct step {
     rn_value *weights;   // (count)
     rn_value *gradients; // (count)
     uint32_t count;
-    rn_value norm;  // of all gradients, with RN_CLIP_GLOBAL
-    rn_value guard; // of all updates: the norm, or the loss; RN_NO_VALUE: none
+    rn_value norm;    // of all gradients, with RN_CLIP_GLOBAL or `scaled`
+    rn_value unscale; // of `scaled`
+    rn_value guard;   // of all updates: the norm, or the loss; RN_NO_VALUE: none
 } step;
 
 // Which weights are trained, in the order in which they were made.
@@ -86,9 +87,14 @@ static void gather(step *t, uint32_t i) {
     t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
 }
 
+// What is too large for its norm is made shorter; in the same pass it is divided by the loss's
+// factor.
 static rn_value clip(step *t, rn_value gradient) {
-    if (t->options->clip == RN_CLIP_NONE) return gradient;
-    return rn_graph_clip(t->graph, gradient, t->norm, t->options->max_norm);
+    const rn_train_options *o = t->options;
+    if (o->clip == RN_CLIP_NONE && !o->scaled) return gradient;
+    if (o->clip == RN_CLIP_NONE) return rn_op_mul(t->graph, gradient, t->unscale);
+    if (!o->scaled) return rn_graph_clip(t->graph, gradient, t->norm, o->max_norm);
+    return rn_graph_clip(t->graph, rn_op_mul(t->graph, gradient, t->unscale), t->norm, o->max_norm);
 }
 
 static double either(double given, double usual) {
@@ -161,7 +167,8 @@ static rn_value show_loss(step *t, rn_value loss) {
 // finite can be named.
 static rn_value global_norm(step *t) {
     rn_value total = RN_NO_VALUE;
-    if (!t->options->guarded) return rn_graph_global_norm(t->graph, t->gradients, t->count);
+    if (!t->options->guarded && !t->options->scaled)
+        return rn_graph_global_norm(t->graph, t->gradients, t->count);
     for (uint32_t i = 0; i < t->count; i++) {
         char name[256];
         rn_status s = rn_optimizer_state_name(rn_graph_value(t->graph, t->weights[i])->name,
@@ -171,7 +178,8 @@ static rn_value global_norm(step *t) {
         total = i == 0 ? square : rn_op_add(t->graph, total, square);
         rn_graph_output(t->graph, square, name);
     }
-    return rn_op_sqrt(t->graph, total);
+    rn_value norm = rn_op_sqrt(t->graph, total);
+    return t->options->scaled ? rn_op_mul(t->graph, norm, t->unscale) : norm;
 }
 
 static rn_status train(step *t, rn_arena *memory, rn_value loss) {
@@ -182,8 +190,11 @@ static rn_status train(step *t, rn_arena *memory, rn_value loss) {
     rn_value shown = show_loss(t, loss);
     for (uint32_t i = 0; i < t->count; i++)
         gather(t, i);
-    if (t->options->clip == RN_CLIP_GLOBAL) {
+    if (t->options->clip == RN_CLIP_GLOBAL || t->options->scaled) {
         rn_graph_set_place(t->graph, 0, RN_PHASE_UPDATE);
+        if (t->options->scaled)
+            t->unscale =
+                rn_graph_state(t->graph, "unscale", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
         t->norm = global_norm(t);
         rn_graph_output(t->graph, t->norm, "gradient_norm");
     }
@@ -197,6 +208,8 @@ static rn_status check_options(const rn_train_options *o, const rn_optimizer *ro
     if ((unsigned)o->clip > RN_CLIP_GLOBAL) return rn_fail(RN_INVALID, "clip is none of rn_clip");
     if (o->clip != RN_CLIP_NONE && !(o->max_norm > 0))
         return rn_fail(RN_INVALID, "gradients cannot be clipped to a norm of %g", o->max_norm);
+    if (o->scaled && o->clip == RN_CLIP_TENSOR)
+        return rn_fail(RN_UNSUPPORTED, "gradients that are scaled are clipped all together");
     if (o->momentum != 0 && row->momentum == 0)
         return rn_hint(rn_fail(RN_INVALID, "%s has no momentum", row->name),
                        "the optimizer `momentum` is SGD with momentum");

@@ -182,6 +182,7 @@ static rn_status make_plan(rn_trainer *t) {
                               .clip = o->max_norm > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
                               .max_norm = o->max_norm,
                               .guarded = true,
+                              .scaled = t->scaled,
                               .trained = t->trained,
                               .frozen = t->frozen};
     rn_recipe step, evaluate = {0};
@@ -329,6 +330,8 @@ static rn_status prepare(const rn_trainer_options *options, const rn_model *mode
     t->options = *options;
     t->options.optimizer = optimizer->name;
     t->optimizer = optimizer;
+    t->scaled = options->activations == RN_DTYPE_F16;
+    t->scale = t->scaled ? 0x1p16 : 1;
     t->config = config_of(options);
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
     rn_arena_init(&t->kept, RN_HOST_OTHER, 0);
@@ -405,6 +408,10 @@ uint64_t rn_trainer_steps(const rn_trainer *trainer) {
     return trainer->steps;
 }
 
+uint64_t rn_trainer_batches(const rn_trainer *trainer) {
+    return trainer->batches;
+}
+
 // ---- a step -------------------------------------------------------------------------------------
 
 // Where documents begin, and how far behind that each token stands.
@@ -432,14 +439,15 @@ static uint64_t count_targets(const rn_trainer *t, const rn_batch *batch) {
     return counted;
 }
 
+// scale: of the loss.
 static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_batch *batch,
-                           uint64_t counted) {
+                           uint64_t counted, double scale) {
     uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens;
     if (counted == 0) return rn_fail(RN_INVALID, "no target of this batch counts");
     RN_TRY(rn_session_set(s, "tokens", batch->tokens, rows * sizeof(int32_t)));
     RN_TRY(rn_session_set(s, "targets", batch->targets, rows * sizeof(int32_t)));
     RN_TRY(set_documents(trainer, s, batch->documents));
-    return rn_session_set_scalar(s, "loss_scale", 1.0 / (double)counted);
+    return rn_session_set_scalar(s, "loss_scale", scale / (double)counted);
 }
 
 // Those of the optimiser that the graph has.
@@ -476,37 +484,66 @@ static rn_status find_culprit(rn_trainer *t) {
 
 static rn_status look_back(rn_trainer *t) {
     rn_step_info *last = &t->last;
-    bool clips = t->options.max_norm > 0;
+    bool has_norm = t->options.max_norm > 0 || t->scaled;
     RN_TRY(rn_session_get(t->session, "loss", &last->loss, sizeof last->loss));
-    if (clips)
+    if (has_norm)
         RN_TRY(rn_session_get(t->session, "gradient_norm", &last->gradient_norm, sizeof(float)));
-    if (isfinite(clips ? last->gradient_norm : last->loss)) {
+    last->loss = (float)((double)last->loss / t->scale);
+    if (isfinite(has_norm ? last->gradient_norm : last->loss)) {
         t->steps++;
         return RN_OK;
     }
     last->effect = RN_STEP_NOT_FINITE;
-    return clips ? find_culprit(t) : RN_OK;
+    return has_norm ? find_culprit(t) : RN_OK;
 }
 
-rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, double rate,
-                                 float *out_loss) {
-    rn_session *s = trainer->session;
-    trainer->last = (rn_step_info){.targets = count_targets(trainer, batch)};
-    *out_loss = 0;
-    if (trainer->last.targets == 0) {
-        trainer->last.effect = RN_STEP_NO_TARGETS;
-        return RN_OK;
+// torch's rule: half the scale where something overflows, twice after many steps without that.
+static void adapt_scale(rn_trainer *t) {
+    static const uint64_t window = 2000;
+    if (t->last.effect != RN_STEP_TAKEN) {
+        t->scale /= 2;
+        t->clean_steps = 0;
+    } else if (++t->clean_steps == window && t->scale < 0x1p24) {
+        t->scale *= 2;
+        t->clean_steps = 0;
     }
-    RN_TRY(set_batch(trainer, s, batch, trainer->last.targets));
+}
+
+static rn_status run_step(rn_trainer *t, const rn_batch *batch, double rate) {
+    rn_session *s = t->session;
+    float unscale = (float)(1 / t->scale);
+    t->last.effect = RN_STEP_TAKEN;
+    t->last.weight[0] = 0;
+    t->last.loss_factor = t->scale;
+    RN_TRY(set_batch(t, s, batch, t->last.targets, t->scale));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
-    RN_TRY(set_scalars(trainer, s));
+    RN_TRY(set_scalars(t, s));
+    if (t->scaled) RN_TRY(rn_session_put(s, "unscale", &unscale, sizeof unscale));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();
     RN_TRY(status);
-    status = look_back(trainer);
+    return look_back(t);
+}
+
+rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, double rate,
+                                 float *out_loss) {
+    trainer->last = (rn_step_info){.targets = count_targets(trainer, batch), .loss_factor = 1};
+    *out_loss = 0;
+    if (trainer->last.targets == 0) {
+        trainer->last.effect = RN_STEP_NO_TARGETS;
+        trainer->batches++;
+        return RN_OK;
+    }
+    RN_TRY(run_step(trainer, batch, rate));
+    while (trainer->last.effect == RN_STEP_NOT_FINITE && trainer->scale > 1) {
+        adapt_scale(trainer);
+        RN_TRY(run_step(trainer, batch, rate));
+    }
+    if (trainer->scaled && trainer->last.effect == RN_STEP_TAKEN) adapt_scale(trainer);
+    trainer->batches++;
     *out_loss = trainer->last.loss;
-    return status;
+    return RN_OK;
 }
 
 const rn_step_info *rn_trainer_last_step(const rn_trainer *trainer) {
@@ -530,7 +567,7 @@ rn_status rn_trainer_evaluate_packed(rn_trainer *trainer, const rn_batch *batch,
     if (!s)
         return rn_hint(rn_fail(RN_INVALID, "the trainer was made without evaluations"),
                        "set evaluate_every in its options: evaluations are planned with the steps");
-    RN_TRY(set_batch(trainer, s, batch, count_targets(trainer, batch)));
+    RN_TRY(set_batch(trainer, s, batch, count_targets(trainer, batch), 1));
     rn_profile_begin(rn_profile_name("evaluate"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();

@@ -29,7 +29,10 @@ struct rn_trainer {
     uint32_t tensor_count, weight_count;
     uint64_t most; // elements of the largest tensor
     void *zeros;   // (most) f32, while the program is opened
-    uint64_t steps;
+    uint64_t steps, batches;
+    bool scaled;          // activations are f16:
+    double scale;         // of the loss and all gradients, a power of two
+    uint64_t clean_steps; // since the scale was changed
     rn_step_info last;
     rn_lora *lora;                // additions that are trained; or NULL
     rn_full *full;                // a model whose own weights are; or NULL

@@ -1,11 +1,13 @@
 // trainer_file.c — a trainer's tensors to a file and back.
 //
 // A checkpoint holds every weight with its optimiser's states ("<weight>.m" and "<weight>.v"
-// of AdamW), the number of steps as text under "step", the optimiser's name under "optimizer", what
+// of AdamW), the number of steps as text under "step", of batches under "batch", f16's factor and
+// the steps since it changed under "scale", the optimiser's name under "optimizer", what
 // training it is of under "run", and the checksum of all tensors under "crc32c"; an export only the
 // weights. A checkpoint counts as saved when it was read again and its checksum is right.
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +98,7 @@ static rn_metadata text_pair(const char *key, const char *text) {
 }
 
 rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
-    char steps[24], sum[16];
+    char steps[24], batches[24], scale[64], sum[16];
     rn_trainer_scratch scratch = {0};
     uint32_t crc = 0;
     RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
@@ -104,12 +106,16 @@ rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
     rn_trainer_scratch_free(&scratch);
     RN_TRY(s);
     snprintf(steps, sizeof steps, "%llu", (unsigned long long)trainer->steps);
+    snprintf(batches, sizeof batches, "%llu", (unsigned long long)trainer->batches);
+    snprintf(scale, sizeof scale, "%.0f %llu", trainer->scale,
+             (unsigned long long)trainer->clean_steps);
     snprintf(sum, sizeof sum, "%08x", crc);
-    rn_metadata metadata[] = {text_pair("step", steps),
-                              text_pair("optimizer", trainer->options.optimizer),
-                              text_pair("crc32c", sum), text_pair("run", trainer->identity)};
+    rn_metadata metadata[] = {
+        text_pair("step", steps),  text_pair("batch", batches),
+        text_pair("scale", scale), text_pair("optimizer", trainer->options.optimizer),
+        text_pair("crc32c", sum),  text_pair("run", trainer->identity)};
     rn_writer_options options = {.metadata = metadata,
-                                 .metadata_count = trainer->identity[0] ? 4 : 3,
+                                 .metadata_count = trainer->identity[0] ? 6 : 5,
                                  .buffer_bytes = rn_trainer_buffer_bytes(trainer->most)};
     RN_TRY(write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, path));
     return rn_trainer_verify(trainer, path);
@@ -159,13 +165,33 @@ static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, void *va
     return RN_OK;
 }
 
-static rn_status read_steps(rn_trainer *t, const rn_checkpoint *from) {
-    rn_str found = find_text(from, "step");
+// A whole number; false: there is none.
+static bool read_number(const rn_checkpoint *from, const char *key, uint64_t *out) {
+    rn_str found = find_text(from, key);
     char text[24] = "", *end = text;
-    if (found.bytes && found.bytes < sizeof text) memcpy(text, found.data, found.bytes);
-    t->steps = strtoull(text, &end, 10);
-    if (end != text && *end == 0) return RN_OK;
-    return rn_fail(RN_INVALID, "the checkpoint does not say at which step it was made");
+    if (found.bytes == 0 || found.bytes >= sizeof text) return false;
+    memcpy(text, found.data, found.bytes);
+    *out = strtoull(text, &end, 10);
+    return end != text && *end == 0;
+}
+
+// What a checkpoint of an earlier version does not say is as it was there.
+static rn_status read_steps(rn_trainer *t, const rn_checkpoint *from) {
+    rn_str scale = find_text(from, "scale");
+    char text[64] = "";
+    unsigned long long clean = 0;
+    double factor = 0;
+    if (!read_number(from, "step", &t->steps))
+        return rn_fail(RN_INVALID, "the checkpoint does not say at which step it was made");
+    if (!read_number(from, "batch", &t->batches)) t->batches = t->steps;
+    if (scale.bytes < sizeof text) memcpy(text, scale.data ? scale.data : "", scale.bytes);
+    if (!t->scaled || sscanf(text, "%lf %llu", &factor, &clean) != 2) return RN_OK;
+    int power = 0;
+    if (frexp(factor, &power) != 0.5 || power < 1 || power > 25)
+        return rn_fail(RN_CORRUPT, "the checkpoint's factor of the loss is %g", factor);
+    t->scale = factor;
+    t->clean_steps = clean;
+    return RN_OK;
 }
 
 // A checkpoint of another optimiser may have states of the same names: it is refused. One that does
