@@ -42,6 +42,39 @@ phases_agree
 expect 0 "$ration" train "${flags[@]}" --out counted -q -j --resume
 phases_agree "assert any(p['name'] == 'resume' and 'fact' in p for p in j['phases'])"
 
+# Another device: the same bytes, planned for its memory and for the host's.
+expect 0 "$ration" train "${flags[@]}" --out simulated -q -j --device 'sim:memory=64MiB' --budget sim=48MiB,host=2GiB
+phases_agree "
+assert j['device'] == 'sim' and j['compute'] == 'f32' and j['budget_bytes'] == 48 << 20, j
+for p in j['phases']:
+    assert p.get('fact_total_bytes', 0) <= j['budget_bytes'], p
+    assert p.get('fact_host_bytes', 0) <= p['host_bytes'], p"
+cmp through/adapter_model.safetensors simulated/adapter_model.safetensors || fail 'another device, another adapter'
+expect 4 "$ration" train "${flags[@]}" --out simulated4 -q --device 'sim:memory=64MiB' --budget +1MiB
+says err 'smallest' 'sim'
+expect 5 "$ration" train "${flags[@]}" --out simulated5 -q --device cuda:77
+[ ! -e simulated5/log.jsonl ] || fail 'a training without a device'
+expect 0 "$ration" train "${flags[@]}" --out fallen -q -j --device cuda:77,cpu
+check_json "assert j['device'] == 'cpu', j"
+cmp through/adapter_model.safetensors fallen/adapter_model.safetensors || fail 'the fallback differs'
+expect 5 "$ration" train "${flags[@]}" --out refused -q --device cuda:77,cpu --no-fallback
+# A device that fails while it trains: what was saved is there to go on from, elsewhere.
+expect 5 "$ration" train "${flags[@]}" --out broken -q --save-every 1 --device 'sim:memory=64MiB;fail_launch=1500'
+ls broken/checkpoint-*.safetensors > /dev/null || fail 'nothing was saved before the device failed'
+expect 0 "$ration" train "${flags[@]}" --out broken -q --resume
+cmp through/adapter_model.safetensors broken/adapter_model.safetensors || fail 'it does not go on'
+# 16 bits between operations; f16 with a factor of the loss that its checkpoints have.
+for type in f16 bf16; do
+    expect 0 "$ration" train "${flags[@]}" --out "$type" -q -j --compute $type
+    check_json "assert j['compute'] == '$type' and 0 < j['loss'] < 12, j"
+    cmp -s through/adapter_model.safetensors "$type/adapter_model.safetensors" && fail "--compute $type changes nothing"
+    expect 0 "$ration" train "${flags[@]}" --out "$type.parts" -q --compute $type --steps 2
+    expect 0 "$ration" train "${flags[@]}" --out "$type.parts" -q --compute $type --resume
+    cmp "$type/checkpoint-4.safetensors" "$type.parts/checkpoint-4.safetensors" || fail "$type does not go on"
+    expect 2 "$ration" train "${flags[@]}" --out "$type.parts" -q --resume --steps 5
+    says err 'another training'
+done
+
 # Settings in a file, and their plan.
 printf '[train]\ndata = "data.jsonl"\nlength = 32\nbatch = 2\nsteps = 1\nvalidation = 0.2\nout = "filed"\ntarget = ["v_proj"]\n' > config.toml
 expect 0 "$ration" plan config.toml

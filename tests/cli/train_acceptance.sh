@@ -47,8 +47,8 @@ assert {p['name'] for p in j['phases'] if 'fact' in p} == {'load', 'step', 'eval
 04_10_a_resume_continues_to_the_bit_in_the_same_memory() {
     train 0 --out through --steps 4 -j
     cp out through.json
-    train 0 --out parts --steps 2
-    train 0 --out parts --steps 4 --resume -j
+    train 0 --out parts --steps 2 --keep-checkpoints 9
+    train 0 --out parts --steps 4 --resume --keep-checkpoints 9 -j
     for file in adapter_model.safetensors checkpoint-4.safetensors; do
         cmp "through/$file" "parts/$file" || fail "$file differs"
     done
@@ -91,13 +91,20 @@ assert a['step']['fact'] == b['step']['fact'] and b['resume']['fact_bytes'] <= a
     ls kept/checkpoint-4.safetensors > /dev/null || fail "another run's checkpoint is gone"
 }
 
-# A rate that blows everything up: the run stops, and the checkpoint before is whole.
+# A rate that blows everything up: steps are passed over, the weight is named, and after --bad-steps of them in a row the
+# run stops; the checkpoint before is whole.
 09_numbers_that_are_not_finite_stop_the_run() {
     train 0 --out finite --steps 1
     cp finite/checkpoint-1.safetensors before
-    expect 2 "$ration" train "${flags[@]}" --clip 0 --rate 1e38 --out finite --steps 40 --resume
-    says err 'finite' 'checkpoint'
+    local loud=("${flags[@]/-q/--no-quiet}")
+    expect 2 "$ration" train "${loud[@]}" --rate 1e38 --bad-steps 4 --out finite --steps 40 --resume
+    says err 'not finite' 'passed over' 'first that of tuned.' 'layers.' '4 steps in a row' 'checkpoint of step 1 is kept'
+    equals 'steps passed over' 4 "$(grep -c 'passed over, nothing' err)"
     cmp finite/checkpoint-1.safetensors before || fail 'the last good checkpoint is not kept'
+    expect 2 "$ration" train "${flags[@]}" --clip 0 --rate 1e38 --out finite --steps 40 --resume
+    says err '3 steps in a row'
+    train 0 --out finite --steps 2 --resume
+    cmp finite/checkpoint-2.safetensors parts/checkpoint-2.safetensors || fail 'it does not go on from there'
 }
 
 11_micro_batches_do_not_change_the_loss() {

@@ -119,8 +119,17 @@ static void count_steps(training *t) {
     t->warmup = (uint64_t)(warmup < 1 ? ceil((double)t->steps * warmup) : warmup);
 }
 
+// Between operations. GPUs multiply 16 bits several times as fast.
+static rn_dtype compute_dtype(const training *t) {
+    const char *name = train_text(t, "compute");
+    if (strcmp(name, "f16") == 0) return RN_DTYPE_F16;
+    if (strcmp(name, "bf16") == 0) return RN_DTYPE_BF16;
+    bool gpu = strncmp(rn_device_target(t->device), "cuda", 4) == 0;
+    return strcmp(name, "auto") == 0 && gpu ? RN_DTYPE_BF16 : RN_DTYPE_F32;
+}
+
 // Without an evaluation where nothing is set apart.
-static void read_options(const training *t, rn_trainer_options *o, rn_lora_options *lora) {
+static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
     bool validates = rn_train_data_get_info(t->data)->validation_samples > 0;
     *lora = (rn_lora_options){.rank = (uint32_t)train_count(t, "rank"),
@@ -138,8 +147,11 @@ static void read_options(const training *t, rn_trainer_options *o, rn_lora_optio
     if (is_method(t, "full")) o->undecayed = "*norm*,*.bias"; // as transformers
     if (is_method(t, "full") && strcmp(train_text(t, "train-dtype"), "bf16") == 0)
         o->weights = RN_DTYPE_BF16;
+    o->device = t->device;
+    o->activations = compute_dtype(t);
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
+    return rn_plan_options_for(t->device, &t->budget.device, &o->plan);
 }
 
 // Which moves the smallest budget takes: behind a refusal.
@@ -169,27 +181,63 @@ static rn_status name_moves(const training *t, const rn_trainer_options *options
     return rn_error_restore(&error);
 }
 
-static rn_status make_trainer(training *t, bool plans_only) {
+static rn_status adapt_model(training *t, const rn_trainer_options *o,
+                             const rn_lora_options *lora) {
+    if (t->plans_only) return rn_finetune_plan(t->model, o, lora, &t->program);
+    begin_phase(t, RN_TRAIN_LOAD);
+    rn_status s = rn_trainer_finetune(t->model, o, lora, &t->trainer);
+    end_phase(t);
+    return s;
+}
+
+// A plan for hours of computing is worth a tenth of a second, within what the budget leaves it.
+static void measure_rates(const training *t, const rn_plan_options *plan) {
+    uint64_t usable =
+        plan->with_reserve ? rn_budget_usable(plan->budget_bytes) : plan->budget_bytes;
+    rn_rates_quick_options quick = {.checkpoint = rn_model_weights(t->model).checkpoint,
+                                    .room_bytes = 1}; // too little to measure in
+    if (usable > plan->reserved_bytes) quick.room_bytes = usable - plan->reserved_bytes;
+    (void)rn_rates_measure_quick(t->device, &quick);
+}
+
+// On one target of the ladder.
+static rn_status try_device(void *self, const rn_ladder_target *target) {
+    training *t = self;
     rn_lora_options low_rank = {0};
     rn_trainer_options o;
     const rn_lora_options *lora = is_method(t, "full") ? NULL : &low_rank;
-    end_opening();
-    RN_TRY(read_budget(t->in, NULL,
+    t->device = target->device;
+    (void)rn_rates_apply(t->device);
+    RN_TRY(read_budget(t->in, t->device,
                        3 * (uint64_t)t->batch * t->tokens * sizeof(int32_t) + TRAIN_RECORD_BYTES,
                        &t->budget));
-    read_options(t, &o, &low_rank);
+    RN_TRY(read_options(t, &o, &low_rank));
+    if (t->measures) measure_rates(t, &o.plan);
+    t->budget_bytes = o.plan.budget_bytes;
     t->held_bytes = read_tables();
-    (void)use_rates(t->in, (uint32_t)train_count(t, "threads"));
-    if (plans_only) {
-        rn_status s = rn_finetune_plan(t->model, &o, lora, &t->program);
-        return s == RN_OVER_BUDGET ? name_moves(t, &o, lora) : s;
-    }
-    RN_TRY(rn_cpu_device_create((uint32_t)train_count(t, "threads"), &t->device));
-    o.device = t->device;
-    begin_phase(t, RN_TRAIN_LOAD);
-    rn_status s = rn_trainer_finetune(t->model, &o, lora, &t->trainer);
-    end_phase(t);
+    rn_status s = adapt_model(t, &o, lora);
     return s == RN_OVER_BUDGET ? name_moves(t, &o, lora) : s;
+}
+
+static void leave_device(void *self) {
+    training *t = self;
+    rn_program_destroy(t->program);
+    rn_trainer_destroy(t->trainer);
+    t->program = NULL;
+    t->trainer = NULL;
+    t->device = NULL;
+    memset(t->facts, 0, sizeof t->facts);
+}
+
+static rn_status make_trainer(training *t) {
+    rn_ladder_load load = {.self = t, .attempt = try_device, .undo = leave_device};
+    rn_ladder_options options = {.threads = (uint32_t)train_count(t, "threads"),
+                                 .no_fallback = !train_bool(t, "fallback")};
+    rn_ladder_target target;
+    end_opening();
+    t->measures = use_rates(t->in, options.threads);
+    RN_TRY(parse_devices(t->in, &t->ladder));
+    return rn_ladder_start(t->ladder, &options, &load, &target);
 }
 
 // ---- steps --------------------------------------------------------------------------------------
@@ -229,9 +277,16 @@ typedef struct step_result {
     double rate, seconds;
 } step_result;
 
+// Of a device that does not say what it has there is no limit.
+static const char *format_budget(const training *t, char out[32]) {
+    if (t->budget_bytes == RN_NO_LIMIT) return "no limit";
+    snprintf(out, 32, "%s", rn_size_format(t->budget_bytes).text);
+    return out;
+}
+
 static rn_status report(const training *t, const step_result *r) {
     double speed = (double)t->batch * t->tokens / r->seconds;
-    uint64_t left = t->steps - r->step, held = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
+    uint64_t left = t->steps - r->step, held = train_held(t);
     RN_TRY(rn_train_log_add(
         t->log, &(rn_train_point){.step = r->step,
                                   .loss = r->loss,
@@ -240,41 +295,76 @@ static rn_status report(const training *t, const step_result *r) {
                                   .rate = r->rate,
                                   .tokens_per_second = speed,
                                   .memory_bytes = held}));
+    char budget[32];
     if (train_bool(t, "quiet")) return RN_OK;
     fprintf(stderr, "step %llu of %llu: loss %.4f, rate %.3g", (unsigned long long)r->step,
             (unsigned long long)t->steps, (double)r->loss, r->rate);
     if (r->has_norm) fprintf(stderr, ", norm %.3g", (double)r->norm);
     fprintf(stderr, ", %.0f tokens/s, %s of %s, %s left", speed, rn_size_format(held).text,
-            rn_size_format(t->budget.total_bytes).text,
-            rn_time_format(r->seconds * (double)left).text);
+            format_budget(t, budget), rn_time_format(r->seconds * (double)left).text);
     if (r->has_validation) fprintf(stderr, "; validation %.4f", (double)r->validation);
     fprintf(stderr, "\n");
     return RN_OK;
 }
 
-static rn_status take_step(training *t, step_result *r) {
-    uint64_t step = rn_trainer_steps(t->trainer);
-    rn_batch batch;
-    *r = (step_result){.step = step + 1, .rate = rate_at(t, step)};
-    double begin = train_clock();
-    RN_TRY(take_batch(t, RN_DATA_TRAIN, step, &batch));
-    begin_phase(t, RN_TRAIN_STEP);
-    RN_TRY(rn_trainer_step_packed(t->trainer, &batch, r->rate, &r->loss));
-    end_phase(t);
-    r->has_norm = train_number(t, "clip") > 0;
-    if (r->has_norm) RN_TRY(rn_trainer_gradient_norm(t->trainer, &r->norm));
-    r->seconds = train_clock() - begin;
-    t->loss = r->loss;
-    if (isfinite(r->loss) && isfinite(r->norm)) return RN_OK;
+static rn_status refuse_steps(const training *t, uint64_t in_a_row) {
+    const rn_step_info *last = rn_trainer_last_step(t->trainer);
     rn_status s =
-        rn_fail(RN_INVALID, "the %s of step %llu is not a finite number",
-                isfinite(r->loss) ? "gradient's norm" : "loss", (unsigned long long)r->step);
+        rn_fail(RN_INVALID,
+                "%llu steps in a row, the last before step %llu, had gradients that are "
+                "not finite numbers%s%s",
+                (unsigned long long)in_a_row, (unsigned long long)rn_trainer_steps(t->trainer) + 1,
+                last->weight[0] ? "; first that of " : "", last->weight);
     return t->saved_step == NO_STEP
                ? rn_hint(s, "nothing is saved yet: begin anew with a lower --rate, or a warm-up")
                : rn_hint(s,
                          "the checkpoint of step %llu is kept: --resume goes on from it, with a "
                          "lower --rate",
                          (unsigned long long)t->saved_step);
+}
+
+// The numbers of the last try, which changed nothing.
+static rn_status skip_step(training *t, uint64_t step, uint64_t in_a_row) {
+    const rn_step_info *last = rn_trainer_last_step(t->trainer);
+    bool empty = last->effect == RN_STEP_NO_TARGETS;
+    t->skipped++;
+    if (!train_bool(t, "quiet") && empty)
+        fprintf(stderr, "step %llu: no target of batch %llu counts; it is passed over\n",
+                (unsigned long long)step, (unsigned long long)rn_trainer_batches(t->trainer));
+    else if (!train_bool(t, "quiet"))
+        fprintf(stderr,
+                "step %llu: the gradients of batch %llu are not finite (loss %g, norm %g%s%s); it "
+                "is passed over, nothing is changed\n",
+                (unsigned long long)step, (unsigned long long)rn_trainer_batches(t->trainer),
+                (double)last->loss, (double)last->gradient_norm,
+                last->weight[0] ? ", first that of " : "", last->weight);
+    return !empty && in_a_row >= train_count(t, "bad-steps") ? refuse_steps(t, in_a_row) : RN_OK;
+}
+
+// Takes a step; batches without an effect are passed over.
+static rn_status take_step(training *t, step_result *r) {
+    uint64_t step = rn_trainer_steps(t->trainer), in_a_row = 0, empty = 0;
+    const rn_step_info *last = rn_trainer_last_step(t->trainer);
+    rn_batch batch;
+    *r = (step_result){.step = step + 1, .rate = rate_at(t, step)};
+    double begin = train_clock();
+    for (;;) {
+        RN_TRY(take_batch(t, RN_DATA_TRAIN, rn_trainer_batches(t->trainer), &batch));
+        begin_phase(t, RN_TRAIN_STEP);
+        RN_TRY(rn_trainer_step_packed(t->trainer, &batch, r->rate, &r->loss));
+        end_phase(t);
+        if (last->effect == RN_STEP_TAKEN) break;
+        in_a_row += last->effect == RN_STEP_NOT_FINITE;
+        empty += last->effect == RN_STEP_NO_TARGETS;
+        RN_TRY(skip_step(t, r->step, in_a_row));
+        if (empty > rn_train_data_get_info(t->data)->sequences)
+            return rn_fail(RN_INVALID, "no batch has anything to learn");
+    }
+    r->has_norm = train_number(t, "clip") > 0;
+    r->norm = last->gradient_norm;
+    r->seconds = train_clock() - begin;
+    t->loss = r->loss;
+    return RN_OK;
 }
 
 static rn_status take_steps(training *t) {
@@ -316,6 +406,11 @@ static void name_run(const training *t) {
              rn_train_data_get_info(t->data)->key, t->tokens, t->batch,
              train_number(t, "validation"), train_bool(t, "unpacked"),
              (unsigned long long)train_count(t, "seed"));
+    if (compute_dtype(t) != RN_DTYPE_F32) {
+        size_t end = strlen(text);
+        snprintf(text + end, sizeof text - end, ";compute=%s",
+                 rn_dtype_get(compute_dtype(t))->name);
+    }
     rn_trainer_set_run(t->trainer, text);
 }
 
@@ -340,7 +435,7 @@ static rn_status begin(training *t) {
     RN_TRY(open_data(t, false));
     if (!quiet) print_data(t);
     count_steps(t);
-    RN_TRY(make_trainer(t, false));
+    RN_TRY(make_trainer(t));
     name_run(t);
     bool resumes = has_checkpoint(t);
     if (resumes) RN_TRY(resume_training(t));
@@ -365,8 +460,13 @@ static void print_end(const training *t) {
     rn_json_object(&json, NULL);
     rn_json_string(&json, "out", t->out);
     rn_json_f64(&json, "loss", (double)t->loss);
-    rn_json_u64(&json, "budget_bytes", t->budget.total_bytes);
-    rn_json_bool(&json, "planned_only", t->budget.planned_only);
+    rn_json_string(&json, "device", rn_device_target(t->device));
+    rn_json_string(&json, "compute", rn_dtype_get(compute_dtype(t))->name);
+    rn_json_u64(&json, "skipped_steps", t->skipped);
+    rn_json_u64(&json, "budget_bytes",
+                t->budget.own_memory ? t->budget_bytes : t->budget.total_bytes);
+    rn_json_bool(&json, "planned_only",
+                 t->budget.own_memory ? t->budget.device.planned_only : t->budget.planned_only);
     write_phases(t, rn_trainer_program(t->trainer), &json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
@@ -390,11 +490,14 @@ static rn_status open_model(training *t) {
     return rn_model_open(t->base[0] ? t->base : NULL, NULL, &t->model);
 }
 
+// The ladder leaves its target first: trainer and program go with it.
 static void close_all(training *t) {
+    rn_error_info error = *rn_last_error();
     rn_train_log_close(t->log);
-    rn_program_destroy(t->program);
-    rn_trainer_destroy(t->trainer);
-    rn_device_destroy(t->device);
+    if (t->ladder && rn_ladder_leave(t->ladder, NULL) != RN_OK)
+        fprintf(stderr, "ration: %s\n", rn_last_error()->message);
+    rn_ladder_destroy(t->ladder);
+    (void)rn_error_restore(&error);
     rn_train_data_close(t->data);
     rn_model_close(t->model);
     free(t->rows);
@@ -419,11 +522,11 @@ static rn_status print_plan(const training *t) {
 // For `ration plan FILE.toml`: the phases. Of the model only headers are read; the data is
 // tokenised, for its length is what hours follow from.
 rn_status plan_training(const invocation *in) {
-    training t = {.in = in, .saved_step = NO_STEP};
+    training t = {.in = in, .saved_step = NO_STEP, .plans_only = true};
     rn_status s = open_model(&t);
     if (s == RN_OK) s = open_data(&t, true);
     if (s == RN_OK) count_steps(&t);
-    if (s == RN_OK) s = make_trainer(&t, true);
+    if (s == RN_OK) s = make_trainer(&t);
     if (s == RN_OK) s = print_plan(&t);
     close_all(&t);
     return s;
@@ -451,7 +554,9 @@ const command train_command = {
         "instruction and output, or text; what the assistant says is learned. Samples are packed\n"
         "into sequences and do not see each other. Prints the plan of every phase, a line a step,\n"
         "and at the end plan and fact; DIR gets the adapter as PEFT and llama.cpp have it, a log,\n"
-        "and checkpoints that --resume goes on from, to the same bytes. Ctrl-C saves. Options may\n"
+        "and checkpoints that --resume goes on from, to the same bytes. Ctrl-C saves. With\n"
+        "--device cuda the budget is the GPU's: --budget cuda:0=20GB,host=64GiB names both; what\n"
+        "does not fit is streamed, computed again or kept on the host. Options may\n"
         "stand in a file, CONFIG.toml, under [train]; ration plan CONFIG.toml prints its plan.",
     .example = "ration train models/smollm2 --data chats.jsonl --out adapter --epochs 2",
     .max_words = 1,

@@ -18,6 +18,10 @@ static bool is_table(int purpose) {
            purpose == RN_PURPOSE_UNACCOUNTED || purpose == RN_PURPOSE_PROFILER;
 }
 
+uint64_t train_held(const training *t) {
+    return rn_ledger_total(device_of(t)).now_bytes;
+}
+
 uint64_t read_tables(void) {
     return rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_IO).now_bytes +
            rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
@@ -45,6 +49,7 @@ void end_phase(training *t) {
     raise_to(&f->tables_bytes, rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_IO).peak_bytes +
                                    rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).peak_bytes);
     raise_to(&f->total_bytes, rn_ledger_total(device_of(t)).peak_bytes);
+    if (t->budget.own_memory) raise_to(&f->host_bytes, rn_ledger_total(RN_DEVICE_HOST).peak_bytes);
 }
 
 static uint64_t planned_of(const uint64_t bytes[RN_PURPOSE_COUNT]) {
@@ -71,11 +76,21 @@ static uint64_t runs_of(const training *t, rn_train_phase phase) {
     }
 }
 
-// Descriptions, and the process.
-static uint64_t beside_of(const training *t, const rn_train_phase_info *p) {
+// Of the arena, what has a purpose that descriptions have, too.
+static uint64_t tables_in(const rn_train_phase_info *p) {
+    return p->bytes[RN_PURPOSE_IO] + p->bytes[RN_PURPOSE_OTHER];
+}
+
+// Of the host: descriptions, and the process; and the plan's own where the arena is elsewhere.
+static uint64_t host_of(const training *t, const rn_train_phase_info *p) {
     uint64_t process = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
-    return t->held_bytes + TRAIN_RECORD_BYTES + p->bytes[RN_PURPOSE_IO] +
-           p->bytes[RN_PURPOSE_OTHER] + p->tables_bytes + p->host_bytes + process;
+    uint64_t arena = t->budget.own_memory ? 0 : tables_in(p);
+    return t->held_bytes + TRAIN_RECORD_BYTES + arena + p->tables_bytes + p->host_bytes + process;
+}
+
+// In the memory that the device computes in: a GPU has its driver's context there.
+static uint64_t beside_of(const training *t, const rn_train_phase_info *p) {
+    return t->budget.own_memory ? t->budget.device_held_bytes + tables_in(p) : host_of(t, p);
 }
 
 static bool has_phase(const rn_program *program, rn_train_phase phase) {
@@ -98,6 +113,7 @@ static void print_row(const training *t, const char *name, const rn_train_phase_
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (shown[i]) fprintf(to, " %11s", rn_size_format(p->bytes[i]).text);
     fprintf(to, " %10s", rn_size_format(beside).text);
+    if (t->budget.own_memory) fprintf(to, " %10s", rn_size_format(host_of(t, p)).text);
     fprintf(to, " %9s %7llu\n", p->seconds > 0 ? rn_time_format(p->seconds).text : "-",
             (unsigned long long)runs);
 }
@@ -110,10 +126,12 @@ void print_phases(const training *t, const rn_program *program, FILE *to) {
         for (int i = 0; i < RN_PURPOSE_COUNT; i++)
             shown[i] |= !is_table(i) && all[p].bytes[i] > 0;
     }
-    fprintf(to, "%-11s %10s", "phase", "peak");
+    fprintf(to, "%-11s %10s", "phase", t->budget.own_memory ? rn_device_target(t->device) : "peak");
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (shown[i]) fprintf(to, " %11s", rn_purpose_name((rn_purpose)i));
-    fprintf(to, " %10s %9s %7s\n", "beside", "time/run", "runs");
+    fprintf(to, " %10s", "beside");
+    if (t->budget.own_memory) fprintf(to, " %10s", "host");
+    fprintf(to, " %9s %7s\n", "time/run", "runs");
     print_row(t, "load", &all[RN_TRAIN_LOAD], shown, 1, to);
     print_row(t, "first step", &all[RN_TRAIN_STEP], shown, 1, to);
     print_row(t, "step", &all[RN_TRAIN_STEP], shown, runs_of(t, RN_TRAIN_STEP), to);
@@ -153,8 +171,14 @@ void print_facts(const training *t) {
             if (!is_table(n) && p.bytes[n] != f->peaks[n])
                 print_pair("", rn_purpose_name((rn_purpose)n), p.bytes[n], f->peaks[n], "");
         print_pair("", "with beside", plan + beside_of(t, &p), f->total_bytes, "");
+        if (t->budget.own_memory) print_pair("", "host", host_of(t, &p), f->host_bytes, "");
     }
-    if (t->budget.planned_only)
+    if (t->budget.own_memory)
+        print_pair("budget", rn_device_target(t->device), t->budget_bytes,
+                   t->budget.device.planned_only ? planned_of(t->facts[RN_TRAIN_LOAD].peaks)
+                                                 : t->facts[RN_TRAIN_LOAD].total_bytes,
+                   "");
+    else if (t->budget.planned_only)
         print_pair("budget", "(planned)", t->budget.total_bytes,
                    planned_of(t->facts[RN_TRAIN_LOAD].peaks), "");
     else
@@ -178,10 +202,10 @@ rn_status write_page(const training *t) {
         copy_planned(p.bytes, facts[count].plan_bytes);
         copy_planned(t->facts[i].peaks, facts[count++].fact_bytes);
     }
-    snprintf(title, sizeof title, "%s: %s, step %llu of %llu, within %s",
+    snprintf(title, sizeof title, "%s: %s on %s, step %llu of %llu, within %s",
              rn_model_get_info(t->model)->name, train_text(t, "method"),
-             (unsigned long long)rn_trainer_steps(t->trainer), (unsigned long long)t->steps,
-             rn_size_format(t->budget.total_bytes).text);
+             rn_device_target(t->device), (unsigned long long)rn_trainer_steps(t->trainer),
+             (unsigned long long)t->steps, rn_size_format(t->budget_bytes).text);
     return rn_train_log_page(t->log, title, facts, count);
 }
 
@@ -207,12 +231,14 @@ void write_phases(const training *t, const rn_program *program, rn_json *json) {
         rn_json_u64(json, "planned_bytes", planned_of(p.bytes));
         write_bytes(json, "plan", p.bytes);
         rn_json_u64(json, "beside_bytes", beside_of(t, &p));
+        if (t->budget.own_memory) rn_json_u64(json, "host_bytes", host_of(t, &p));
         rn_json_u64(json, "file_bytes", p.file_bytes);
         if (f->runs) {
             rn_json_u64(json, "fact_runs", f->runs);
             rn_json_u64(json, "fact_bytes", planned_of(f->peaks));
             write_bytes(json, "fact", f->peaks);
             rn_json_u64(json, "fact_total_bytes", f->total_bytes);
+            if (t->budget.own_memory) rn_json_u64(json, "fact_host_bytes", f->host_bytes);
         }
         rn_json_end(json);
     }

@@ -18,6 +18,7 @@ typedef struct phase_fact {
     uint64_t peaks[RN_PURPOSE_COUNT]; // of the memory that the device computes in
     uint64_t tables_bytes;            // of the host: descriptions
     uint64_t total_bytes;             // of the memory that the device computes in
+    uint64_t host_bytes;              // of the process, where that is another memory
     double seconds;                   // of all runs
 } phase_fact;
 
@@ -25,7 +26,10 @@ typedef struct training {
     const invocation *in;
     rn_model *model;
     rn_train_data *data;
-    rn_device *device;
+    rn_ladder *ladder;
+    rn_device *device; // of the target in use
+    bool plans_only;
+    bool measures; // rates that are guessed
     rn_trainer *trainer;
     rn_program *program; // of a plan alone
     host_budget budget;
@@ -39,7 +43,9 @@ typedef struct training {
     phase_fact facts[RN_TRAIN_PHASE_COUNT];
     rn_train_phase phase; // that runs, or ran last
     double phase_begin;
-    uint64_t saved_step; // of the last checkpoint; RN_NO_STEP: none yet
+    uint64_t saved_step;   // of the last checkpoint; RN_NO_STEP: none yet
+    uint64_t skipped;      // steps without effect, in this run
+    uint64_t budget_bytes; // of the memory that the device computes in
     float loss;
 } training;
 #define NO_STEP UINT64_MAX
@@ -57,6 +63,8 @@ double train_clock(void);
 // Peaks of the ledger belong to a phase between these two.
 void begin_phase(training *t, rn_train_phase phase);
 void end_phase(training *t);
+// Bytes on the ledger now, of the memory that the device computes in.
+uint64_t train_held(const training *t);
 // Descriptions on the host's ledger now.
 uint64_t read_tables(void);
 // The phases before any of them runs, and how long all of it takes.

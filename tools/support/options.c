@@ -60,6 +60,12 @@ static const rn_option table[] = {
      "first; or the weights themselves"},
     {"train-dtype", "train.dtype", 0, RN_OPTION_CHOICE, false, "train", "f32", "TYPE", "f32|bf16",
      "of the weights that --method full trains; bf16 rounds at random"},
+    {"compute", "train.compute", 0, RN_OPTION_CHOICE, false, "train", "auto", "TYPE",
+     "auto|f32|bf16|f16",
+     "how values between operations are held, and on a GPU multiplied; sums are f32 [a GPU: bf16, "
+     "else f32]; f16 scales the loss"},
+    {"bad-steps", "train.bad_steps", 0, RN_OPTION_COUNT, false, "train", "3", "N", NULL,
+     "steps in a row whose gradients are not finite before it stops; each is skipped and named"},
     {"rank", "train.rank", 0, RN_OPTION_COUNT, false, "train", "16", "N", NULL, "of the addition"},
     {"alpha", "train.alpha", 0, RN_OPTION_NUMBER, false, "train", "0", "X", NULL,
      "the addition is scaled by alpha / rank; 0: the rank"},
@@ -231,8 +237,8 @@ static const rn_option table[] = {
      "where to listen; 0.0.0.0 or :: is every network"},
     {"port", "serve.port", 0, RN_OPTION_COUNT, false, "serve", "8000", "N", NULL,
      "the port; 0 takes any and says which"},
-    {"device", "device", 0, RN_OPTION_TEXT, false, "run plan calibrate serve embed compile bench",
-     NULL, "LIST", NULL,
+    {"device", "device", 0, RN_OPTION_TEXT, false,
+     "run plan calibrate serve embed compile bench train", NULL, "LIST", NULL,
      "what to run on, or measure, tried in this order: cpu, cuda:0, xla:cpu, xla:cuda, neuron:0, "
      "ort, auto (the first GPU, then the CPU), sim (for tests); with commas [serve: auto; else "
      "cpu]"},
@@ -241,8 +247,8 @@ static const rn_option table[] = {
      "what predicted times follow from: rates of ration calibrate, or where there are none "
      "measured "
      "for a tenth of a second; or the same guesses on every machine"},
-    {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "run plan serve embed compile", "true",
-     NULL, NULL, "where a device fails, try the next; --no-fallback refuses instead"},
+    {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false, "run plan serve embed compile train",
+     "true", NULL, NULL, "where a device fails, try the next; --no-fallback refuses instead"},
     {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve compile", "8", "N", NULL,
      "answers made at once; compile makes the programs of such a server where it is given"},
     {"max-tokens", "serve.max_tokens", 0, RN_OPTION_COUNT, false, "serve", "1024", "N", NULL,
