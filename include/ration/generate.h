@@ -47,6 +47,8 @@ typedef struct rn_generator_options {
     uint32_t least_pages; // where text.pages do not fit, or only by streaming weights that would
                           // else be resident: as many as do, but not fewer. 0: text.pages or none
     uint32_t prompt_rows; // of a step in which others make tokens, at most; 0: no such limit
+    uint32_t max_gap_ms;  // that such a step is to take, at most: its prompt rows are as many as
+                          // measured times allow, at least 1. 0: no such limit
     bool prefix_caching;  // pages of equal beginnings are held once, and kept while nobody else
                           // needs their room; the output does not change. Windows do not roll then
                           // (rn_text_options). Without effect where the model keeps states

@@ -30,6 +30,8 @@ typedef struct rn_server_limits {
     uint32_t idle_seconds;  // a connection that neither sends nor takes anything, or a stream that
                             // is read so slowly that others wait for it; 60
     uint32_t wait_seconds;  // in the queue, then 503; 600
+    uint32_t gap_ms;        // that a running answer waits for its next token while prompts are
+                            // read; 500. UINT32_MAX: no such limit
 } rn_server_limits;
 
 // Whose prompts may share pages of the KV cache. Whoever shares sees it, by `cached_tokens` and by

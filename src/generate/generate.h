@@ -4,6 +4,7 @@
 //     generate_rows.c   a step: who gets rows    generate_step.c   a step: run, draw, keep
 //     sequence.c        what they are asked      generate_model.c  of a model on disk
 //     speculate.c       drafts                  kv_sides.c        KV pages on two sides
+//     pace.c            prompt rows by time
 //
 // A sequence is tokens and how far the KV cache has got with them:
 //
@@ -32,6 +33,7 @@
 #include "base/arena.h"
 #include "plan/plan.h"
 #include "generate/kv_pages_pool.h"
+#include "generate/pace.h"
 #include "text/sampler.h"
 
 // What a generator must know of a model: how its recipes are made.
@@ -108,6 +110,7 @@ struct rn_generator {
     uint32_t rows;        // of a step, at most
     uint32_t table_pages; // of a context
     uint32_t draft_most;  // 0: no drafting
+    rn_pace pace;         // of prompts beside answers
     uint32_t adapters;    // that sequences choose from
     bool recurrent;       // the model has states beside the KV cache
     uint32_t window;      // of layers whose window rolls ...

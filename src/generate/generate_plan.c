@@ -78,6 +78,7 @@ rn_status rn_generator_resolve(const rn_text_maker *maker, rn_generator *g) {
     g->table_pages = (uint32_t)rn_div_up(t.context, t.page_tokens);
     g->recurrent = maker->recurrent;
     g->adapters = maker->adapters;
+    g->pace = (rn_pace){.gap_ns = (uint64_t)g->options.max_gap_ms * 1000000};
     RN_TRY(limit_recurrent(g));
     g->text.rolling_windows = !g->options.prefix_caching;
     g->text.largest = wants_largest(g);

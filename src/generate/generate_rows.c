@@ -1,7 +1,8 @@
 // generate_rows.c — who gets which rows of a step.
 //
 // A row for each that makes tokens: they are what somebody waits for word by word. What is left
-// goes to prompts, the shortest first, for a short one should not wait behind a long one; but each
+// goes to prompts (beside answers as many rows as their readers can wait for: pace.h), the
+// shortest first, for a short one should not wait behind a long one; but each
 // step that a prompt has waited makes it a quarter of a chunk shorter, so none waits for ever.
 //
 // Of prompts that begin alike only one reads a page; the others find it in the next step.
@@ -136,7 +137,9 @@ static void serve_prompt(step *p, rn_sequence *s, uint32_t most) {
 
 static void serve_prompts(step *p) {
     rn_generator *g = p->g;
-    uint32_t most = p->makers && g->options.prompt_rows ? g->options.prompt_rows : p->rows_left;
+    uint32_t most = p->rows_left;
+    if (p->makers && g->options.prompt_rows) most = g->options.prompt_rows;
+    if (p->makers) most = (uint32_t)rn_min_u64(most, rn_pace_rows(&g->pace));
     uint32_t end = p->rows_left - (uint32_t)rn_min_u64(most, p->rows_left);
     if (g->reader_count) memset(g->readers, 0, g->reader_count * sizeof *g->readers);
     while (p->prompts && p->rows_left > end)

@@ -229,9 +229,18 @@ static void move_on(rn_generator *g) {
     *end = served;
 }
 
+// Rows of the step that are not one token of an answer.
+static uint32_t count_prompt_rows(const rn_generator *g) {
+    uint32_t rows = 0;
+    for (const rn_sequence *s = g->line; s; s = s->next)
+        if (s->turn.rows > 1 || !s->turn.draws) rows += s->turn.rows;
+    return rows;
+}
+
 static void keep(rn_generator *g, bool has_prompt, uint64_t nanoseconds) {
     double seconds = (double)nanoseconds * 1e-9;
     uint64_t made_before = g->facts.new_tokens;
+    rn_pace_learn(&g->pace, count_prompt_rows(g), nanoseconds);
     for (rn_sequence *s = g->line; s; s = s->next)
         keep_turn(g, s);
     move_on(g);

@@ -86,6 +86,7 @@ static void resolve_options(rn_engine *e, const rn_generator_options *given) {
     o->least_pages = (uint32_t)rn_min_u64(whole, either(o->text.pages, UINT32_MAX));
     o->text.prompt_tokens = either(o->text.prompt_tokens, RN_SERVER_PROMPT_TOKENS);
     o->prompt_rows = either(o->prompt_rows, RN_SERVER_PROMPT_ROWS);
+    o->max_gap_ms = e->options->limits.gap_ms == UINT32_MAX ? 0 : e->options->limits.gap_ms;
     o->prefix_caching = e->options->prefix_cache != RN_PREFIX_CACHE_OFF;
     o->session.cancel = &e->cut;
     e->reserved_bytes = o->plan.reserved_bytes;

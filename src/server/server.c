@@ -30,6 +30,7 @@ static void resolve_limits(rn_server_limits *l) {
     l->answer_tokens = either(l->answer_tokens, 1024);
     l->idle_seconds = either(l->idle_seconds, 60);
     l->wait_seconds = either(l->wait_seconds, 600);
+    l->gap_ms = either(l->gap_ms, 500);
 }
 
 static rn_status check_limits(const rn_server_limits *l) {

@@ -133,6 +133,8 @@ says err 'no CUDA driver'
 expect 2 "$ration" serve --port 70000
 expect 2 "$ration" serve --port 0 --drain soon
 expect 2 "$ration" serve --port 0 --idle-timeout 0s
+expect 2 "$ration" serve --port 0 --max-gap -1s
+expect 2 "$ration" serve --port 0 --max-gap 2h
 expect 2 "$ration" serve --port 0 --threads 4294967297
 expect 2 "$ration" serve --tls-cert nowhere.pem
 expect 2 "$ration" serve --device nothing

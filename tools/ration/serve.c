@@ -71,6 +71,17 @@ static rn_status read_per_address(const invocation *in, uint32_t most, uint32_t 
     return RN_OK;
 }
 
+// Milliseconds; 0 is no limit.
+static rn_status read_gap(const invocation *in, uint32_t *out) {
+    const double most = 3600;
+    double seconds = 0;
+    RN_TRY(parse_time("max-gap", rn_settings_text(in->settings, "max-gap"), &seconds));
+    if (seconds < 0 || seconds > most)
+        return rn_fail(RN_INVALID, "--max-gap %g: from 0 (no limit) to %g seconds", seconds, most);
+    *out = seconds > 0 ? (uint32_t)ceil(seconds * 1000) : UINT32_MAX;
+    return RN_OK;
+}
+
 static rn_status read_limits(const invocation *in, rn_server_limits *out) {
     enum { MANY = 65536 };
     RN_TRY(read_per_address(in, MANY, &out->per_address));
@@ -79,6 +90,7 @@ static rn_status read_limits(const invocation *in, rn_server_limits *out) {
     RN_TRY(read_bytes(in, "max-body", &out->body_bytes));
     RN_TRY(read_bytes(in, "request-memory", &out->request_bytes));
     RN_TRY(read_count32(in, "max-tokens", INT32_MAX, &out->answer_tokens));
+    RN_TRY(read_gap(in, &out->gap_ms));
     RN_TRY(read_seconds(in, "idle-timeout", &out->idle_seconds));
     return read_seconds(in, "wait-timeout", &out->wait_seconds);
 }

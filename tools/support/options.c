@@ -253,6 +253,9 @@ static const rn_option table[] = {
      "answers made at once; compile makes the programs of such a server where it is given"},
     {"max-tokens", "serve.max_tokens", 0, RN_OPTION_COUNT, false, "serve", "1024", "N", NULL,
      "tokens of an answer, at most"},
+    {"max-gap", "serve.max_gap", 0, RN_OPTION_TEXT, false, "serve", "500ms", "TIME", NULL,
+     "between two tokens of a running answer while prompts are read, at most, as far as steps of "
+     "tokens alone are not longer; 0: no limit"},
     {"waiting", "serve.waiting", 0, RN_OPTION_COUNT, false, "serve", "128", "N", NULL,
      "requests in the queue, at most; more are refused with 429"},
     {"connections", "serve.connections", 0, RN_OPTION_COUNT, false, "serve", "2048", "N", NULL,

@@ -122,6 +122,26 @@ static void beside_makers_prompts_get_no_more_rows_than_allowed(void **state) {
     rn_generator_destroy(generator);
 }
 
+// Times are set here, not measured: 1 ms a row, of 10 ms (an eighth less) 3 are the answers' own.
+static void beside_makers_prompts_get_the_rows_that_fit_the_gap(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    options.max_gap_ms = 10;
+    rn_generator *generator = create(&options);
+    (void)begin(generator, 1, 100), (void)begin(generator, 2, 100);
+    assert_int_equal(generator->pace.gap_ns, 10000000);
+    const rn_pace known = {.gap_ns = 10000000, .token_ns = 3e6, .row_ns = 1e6};
+    generator->pace = known;
+    assert_int_equal(step(generator), 16); // nobody makes tokens yet
+    rn_sequence *maker = begin(generator, 3, 1);
+    for (int i = 0; i < 3; i++) {
+        generator->pace = known;
+        assert_int_equal(step(generator), i == 0 ? 6 : 5); // its own token first
+        assert_true(take(maker));
+    }
+    rn_generator_destroy(generator);
+}
+
 // A prompt that gets no page does not keep the only row from those that could use it.
 static void a_row_goes_to_whoever_can_use_it(void **state) {
     (void)state;
@@ -214,6 +234,7 @@ int main(void) {
         cmocka_unit_test(a_long_prompt_does_not_starve),
         cmocka_unit_test(whoever_makes_tokens_gets_a_row_of_every_pass),
         cmocka_unit_test(beside_makers_prompts_get_no_more_rows_than_allowed),
+        cmocka_unit_test(beside_makers_prompts_get_the_rows_that_fit_the_gap),
         cmocka_unit_test(a_row_goes_to_whoever_can_use_it),
         cmocka_unit_test(prompts_do_not_starve_the_makers),
         cmocka_unit_test(nobody_waits_for_one_that_waits),
