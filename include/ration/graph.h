@@ -282,6 +282,21 @@ RN_API rn_value rn_op_batchnorm(rn_graph *g, rn_value x, rn_value weight, rn_val
                                 rn_value running_mean, rn_value running_var,
                                 rn_batchnorm_attrs attrs);
 
+typedef struct rn_group_norm_attrs {
+    uint32_t groups; // of neighbouring channels; divides C
+    float eps;
+    bool silu; // SiLU behind it
+} rn_group_norm_attrs;
+// x (N, ..., C): each group's channels are normalised over all pixels of their image. weight and
+// bias (C) or RN_NO_VALUE. Outputs: y, mean and rstd (N, groups); y is not made where nobody reads
+// it.
+RN_API rn_value rn_op_group_norm(rn_graph *g, rn_value x, rn_value weight, rn_value bias,
+                                 rn_group_norm_attrs attrs);
+// By a mean and rstd (N, groups) that are given: x is a part of the picture that they were measured
+// on.
+RN_API rn_value rn_op_group_norm_by(rn_graph *g, rn_value x, rn_value weight, rn_value bias,
+                                    rn_value mean, rn_value rstd, rn_group_norm_attrs attrs);
+
 typedef enum rn_rope_pairing {
     RN_ROPE_HALVES,    // (i, i + dims/2), as Hugging Face's Llama
     RN_ROPE_NEIGHBOURS // (2i, 2i + 1), as the original Llama and GGUF
@@ -293,6 +308,7 @@ typedef enum rn_rope_scaling {
     RN_ROPE_LLAMA3, // by wavelength: low_frequency, high_frequency, original_context
     RN_ROPE_YARN    // beta_fast, beta_slow, attention_factor
 } rn_rope_scaling;
+#define RN_ROPE_SECTIONS 4
 typedef struct rn_rope_attrs {
     rn_rope_pairing pairing;
     rn_rope_scaling scaling;
@@ -302,9 +318,12 @@ typedef struct rn_rope_attrs {
     float beta_fast, beta_slow;
     float attention_factor; // of cos and sin; 0: 1, and with YARN 0.1 ln(factor) + 1
     uint32_t original_context;
+    // The rotated dims in sections, each by a position of its own, as of images and videos: dims of
+    // each section, even; 0 behind the last. All 0: one section, and positions have no such axis.
+    uint32_t sections[RN_ROPE_SECTIONS];
     bool inverse; // rotate backwards: the gradient
 } rn_rope_attrs;
-// x (..., T, heads, head_dim), positions i32 (..., T).
+// x (..., T, heads, head_dim), positions i32 (..., T), or (..., T, sections).
 RN_API rn_value rn_op_rope(rn_graph *g, rn_value x, rn_value positions, rn_rope_attrs attrs);
 // The same with each pair's frequency divided by one of divisors f32 (dims / 2), as LongRoPE does.
 RN_API rn_value rn_op_rope_divided(rn_graph *g, rn_value x, rn_value positions, rn_value divisors,
@@ -477,7 +496,7 @@ RN_API rn_value rn_op_dropout(rn_graph *g, rn_value x, rn_dropout_attrs attrs);
 // fp8 are computed in f32 and rounded once; whole numbers wrap. Where f32 has an op of its own
 // (add, exp, sum, ...), that op is made; and rn_op_add, rn_op_exp, rn_op_sum and so on make these
 // of any other dtype. The CPU runs them; devices without a kernel refuse them by name. No
-// gradients.
+// gradients but for f32 of conv, conv_transpose and resize.
 
 typedef enum rn_unary_function {
     RN_UNARY_ABS,
@@ -780,6 +799,9 @@ typedef struct rn_resize_attrs {
     bool antialias;       // LINEAR, CUBIC: taps are spread where it shrinks
 } rn_resize_attrs;
 RN_API rn_value rn_op_resize(rn_graph *g, rn_value x, rn_resize_attrs attrs);
+// x (N, H, W, C) -> (N, factor H, factor W, C), each pixel repeated: nearest. Composed of ops
+// above.
+RN_API rn_value rn_graph_upsample(rn_graph *g, rn_value x, uint32_t factor);
 
 typedef enum rn_grid_padding { RN_GRID_ZEROS, RN_GRID_BORDER, RN_GRID_REFLECTION } rn_grid_padding;
 typedef struct rn_grid_sample_attrs {

@@ -36,7 +36,17 @@ static void find_turns(rn_export *h, const rn_call *call, const rn_export_value 
     rn_export_value speed = rn_export_data(h, RN_DTYPE_F64, RN_SHAPE(pairs), frequencies);
     if (call->input_count > 2 && in[2].id)
         speed = rn_export_binary(h, "Div", speed, rn_export_cast(h, in[2], RN_DTYPE_F64));
-    rn_export_value at = rn_export_reshape(h, rn_export_cast(h, in[1], RN_DTYPE_F64), angles);
+    rn_export_value at = rn_export_cast(h, in[1], RN_DTYPE_F64);
+    if (rn_rope_section_count(attrs)) { // a position a pair
+        int64_t sections[4096];
+        int32_t first[RN_ROPE_SECTIONS] = {0, 1, 2, 3};
+        for (uint64_t i = 0; i < pairs; i++)
+            sections[i] = rn_rope_place(&(rn_rope_places){attrs, first}, i);
+        rn_export_value ids = rn_export_data(h, RN_DTYPE_I64, RN_SHAPE(pairs), sections);
+        at = rn_export_gather(h, at, ids, at.shape.rank - 1);
+        angles.dims[last] = pairs;
+    }
+    at = rn_export_reshape(h, at, angles);
     rn_export_value angle = rn_export_binary(h, "Mul", at, speed);
     rn_export_value turns = rn_export_unary(h, "Floor", rn_export_with(h, "Mul", angle, 0.5 / PI));
     angle = rn_export_binary(h, "Sub", angle, rn_export_with(h, "Mul", turns, 2 * PI));

@@ -16,6 +16,7 @@ RN_EXPORTER(softmax);
 RN_EXPORTER(layernorm);
 RN_EXPORTER(rmsnorm);
 RN_EXPORTER(batchnorm);
+RN_EXPORTER(group_norm);
 RN_EXPORTER(matmul);
 RN_EXPORTER(conv2d);
 RN_EXPORTER(embedding);

@@ -1,5 +1,6 @@
 // onnx_export_rows.c — softmax, norms, reductions, positions of the largest.
 #include "exchange/onnx_export_ops.h"
+#include "graph/op/group_norm.h"
 
 static uint32_t last_axis(rn_export_value x) {
     return 1u << (x.shape.rank - 1);
@@ -62,6 +63,36 @@ RN_EXPORTER(rmsnorm) {
     if (in[1].id) x = rn_export_binary(h, "Mul", x, rn_export_widen(h, in[1]));
     out[0] = rn_export_result(h, call, x);
     if (call->output_count > 1 && call->outputs[1].data) out[1] = without_last(h, rstd);
+}
+
+// As (N, pixels, groups, each): statistics go over pixels and a group's channels. N may be RN_ROWS.
+RN_EXPORTER(group_norm) {
+    const rn_group_norm_attrs *attrs = call->attrs;
+    rn_group_sizes of = rn_group_sizes_of(call->inputs[0].shape, attrs);
+    uint64_t n = in[0].shape.dims[0];
+    rn_shape given = in[0].shape, kept = RN_SHAPE(n, 1, of.groups, 1);
+    rn_export_value x =
+        rn_export_reshape(h, rn_export_widen(h, in[0]), RN_SHAPE(n, of.pixels, of.groups, of.each));
+    rn_export_value middle, rstd;
+    if (in[3].id) {
+        middle = rn_export_reshape(h, in[3], kept);
+        rstd = rn_export_reshape(h, in[4], kept);
+        x = rn_export_binary(h, "Sub", x, middle);
+    } else {
+        uint32_t axes = 1u << 1 | 1u << 3;
+        middle = rn_export_reduce(h, "ReduceMean", x, axes, true);
+        x = rn_export_binary(h, "Sub", x, middle);
+        rn_export_value squares =
+            rn_export_reduce(h, "ReduceMean", rn_export_binary(h, "Mul", x, x), axes, true);
+        rstd = invert_root(h, squares, attrs->eps);
+    }
+    x = rn_export_reshape(h, rn_export_binary(h, "Mul", x, rstd), given);
+    if (in[1].id) x = rn_export_binary(h, "Mul", x, rn_export_widen(h, in[1]));
+    if (in[2].id) x = rn_export_binary(h, "Add", x, rn_export_widen(h, in[2]));
+    if (attrs->silu) x = rn_export_binary(h, "Mul", x, rn_export_unary(h, "Sigmoid", x));
+    out[0] = rn_export_result(h, call, x);
+    if (call->outputs[1].data) out[1] = rn_export_reshape(h, middle, RN_SHAPE(n, of.groups));
+    if (call->outputs[2].data) out[2] = rn_export_reshape(h, rstd, RN_SHAPE(n, of.groups));
 }
 
 // x scale + shift, both of a channel.

@@ -25,6 +25,7 @@ const rn_exporter rn_exporters[RN_OP_COUNT] = {
     [RN_OP_LAYERNORM] = rn_export_op_layernorm,
     [RN_OP_RMSNORM] = rn_export_op_rmsnorm,
     [RN_OP_BATCHNORM] = rn_export_op_batchnorm,
+    [RN_OP_GROUP_NORM] = rn_export_op_group_norm,
     [RN_OP_MATMUL] = rn_export_op_matmul,
     [RN_OP_CONV2D] = rn_export_op_conv2d,
     [RN_OP_EMBEDDING] = rn_export_op_embedding,

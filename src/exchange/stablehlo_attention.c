@@ -32,6 +32,14 @@ static void find_turns(rn_hlo *h, const rn_call *call, const rn_hlo_value *in, u
     if (call->input_count > 2 && in[2].id)
         speed = rn_hlo_binary(h, "divide", speed, rn_hlo_convert(h, in[2], RN_DTYPE_F64));
     rn_hlo_value at = rn_hlo_convert(h, in[1], RN_DTYPE_F64);
+    if (rn_rope_section_count(attrs)) { // a position a pair
+        int32_t sections[4096], first[RN_ROPE_SECTIONS] = {0, 1, 2, 3};
+        for (uint64_t i = 0; i < pairs; i++)
+            sections[i] = rn_rope_place(&(rn_rope_places){attrs, first}, i);
+        rn_hlo_value ids = rn_hlo_bytes(h, RN_DTYPE_I32, RN_SHAPE(pairs), sections);
+        at = rn_hlo_take(h, at, ids, at.shape.rank - 1);
+        axes[angles.rank - 2] = last;
+    }
     rn_hlo_value angle = rn_hlo_binary(h, "multiply", rn_hlo_broadcast(h, at, angles, axes),
                                        rn_hlo_expand(h, speed, angles));
     rn_hlo_value turns[2] = {rn_hlo_unary(h, "cosine", angle), rn_hlo_unary(h, "sine", angle)};

@@ -31,6 +31,7 @@ RN_HLO_EMITTER(softmax);
 RN_HLO_EMITTER(layernorm);
 RN_HLO_EMITTER(rmsnorm);
 RN_HLO_EMITTER(batchnorm);
+RN_HLO_EMITTER(group_norm);
 RN_HLO_EMITTER(reduce);
 RN_HLO_EMITTER(sum_squares);
 RN_HLO_EMITTER(argmax);

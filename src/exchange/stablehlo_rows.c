@@ -1,6 +1,7 @@
 // stablehlo_rows.c — softmax, norms, reductions, losses. Sums are f32, in whatever order the
 // compiler chooses.
 #include "exchange/stablehlo_ops.h"
+#include "graph/op/group_norm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -102,6 +103,33 @@ RN_HLO_EMITTER(batchnorm) {
     out[0] = rn_hlo_result(h, call, x);
     out[1] = middle;
     out[2] = rstd;
+}
+
+// As (N, pixels, groups, each): statistics go over pixels and a group's channels.
+RN_HLO_EMITTER(group_norm) {
+    const rn_group_norm_attrs *attrs = call->attrs;
+    rn_group_sizes of = rn_group_sizes_of(call->inputs[0].shape, attrs);
+    rn_shape given = in[0].shape, kept = RN_SHAPE(of.images, 1, of.groups, 1);
+    rn_hlo_value x = rn_hlo_reshape(h, rn_hlo_widen(h, in[0]),
+                                    RN_SHAPE(of.images, of.pixels, of.groups, of.each));
+    rn_hlo_value middle, rstd;
+    if (in[3].id) {
+        middle = rn_hlo_reshape(h, in[3], kept);
+        rstd = rn_hlo_reshape(h, in[4], kept);
+        x = combine(h, "subtract", x, middle);
+    } else {
+        uint32_t axes = 1u << 1 | 1u << 3;
+        middle = mean(h, x, axes, true);
+        x = combine(h, "subtract", x, middle);
+        rstd = invert_root(h, mean(h, square(h, x), axes, true), attrs->eps);
+    }
+    x = rn_hlo_reshape(h, combine(h, "multiply", x, rstd), given);
+    if (in[1].id) x = combine(h, "multiply", x, in[1]);
+    if (in[2].id) x = combine(h, "add", x, in[2]);
+    if (attrs->silu) x = rn_hlo_binary(h, "multiply", x, rn_hlo_unary(h, "logistic", x));
+    out[0] = rn_hlo_result(h, call, x);
+    out[1] = rn_hlo_reshape(h, middle, RN_SHAPE(of.images, of.groups));
+    out[2] = rn_hlo_reshape(h, rstd, RN_SHAPE(of.images, of.groups));
 }
 
 // ---- reductions ---------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT] = {
     [RN_OP_LAYERNORM] = rn_hlo_emit_layernorm,
     [RN_OP_RMSNORM] = rn_hlo_emit_rmsnorm,
     [RN_OP_BATCHNORM] = rn_hlo_emit_batchnorm,
+    [RN_OP_GROUP_NORM] = rn_hlo_emit_group_norm,
     [RN_OP_MATMUL] = rn_hlo_emit_matmul,
     [RN_OP_CONV2D] = rn_hlo_emit_conv2d,
     [RN_OP_CONV2D_GRAD_INPUT] = rn_hlo_emit_conv2d_grad_input, // a transposed convolution

@@ -1,5 +1,6 @@
 // graph.c — a graph's values, blocks and scalars. Nodes are added in node.c.
 #include "graph/graph_internal.h"
+#include "graph/weight_rows.h"
 
 #include "base/checked.h"
 #include "base/stop.h"
@@ -127,6 +128,10 @@ static rn_status push_value(rn_graph *graph, const rn_value_info *like, const ch
     RN_TRY(rn_arena_copy(&graph->memory, name, strlen(name), &text));
     rn_value_info *info = copy;
     info->name = text;
+    if (like->tensor) {
+        RN_TRY(rn_arena_copy(&graph->memory, like->tensor, strlen(like->tensor), &text));
+        info->tensor = text;
+    }
     for (uint32_t i = 0; i < info->shape.rank; i++)
         if (info->shape.dims[i] == RN_ROWS) graph->has_rows = true;
     return rn_table_push(&graph->values, info);
@@ -181,6 +186,26 @@ rn_value rn_graph_weight(rn_graph *graph, const char *name, rn_dtype dtype, rn_s
         graph, name,
         (rn_value_info){
             .dtype = dtype, .shape = shape, .role = RN_ROLE_WEIGHT, .purpose = RN_PURPOSE_WEIGHTS});
+}
+
+rn_value rn_graph_weight_rows(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,
+                              const char *tensor, uint64_t first_row, uint64_t tensor_rows) {
+    if (refuse_rows(graph, "weight", name, shape)) return RN_NO_VALUE;
+    if (shape.rank == 0 || first_row > tensor_rows || shape.dims[0] > tensor_rows - first_row) {
+        rn_graph_spoil(graph,
+                       rn_fail(RN_INVALID, "%s: %s are no rows of a tensor of %llu from %llu on",
+                               name, rn_shape_format(shape).text, (unsigned long long)tensor_rows,
+                               (unsigned long long)first_row));
+        return RN_NO_VALUE;
+    }
+    return add_named(graph, name,
+                     (rn_value_info){.dtype = dtype,
+                                     .shape = shape,
+                                     .role = RN_ROLE_WEIGHT,
+                                     .purpose = RN_PURPOSE_WEIGHTS,
+                                     .tensor = tensor,
+                                     .first_row = first_row,
+                                     .tensor_rows = tensor_rows});
 }
 
 rn_value rn_graph_state(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,

@@ -59,7 +59,11 @@ void rn_rope_frequencies(const rn_rope_attrs *attrs, uint64_t head_dim, double *
                          double *out_attention_factor) {
     double dims = (double)rn_rope_dims(attrs, head_dim), base = attrs->base;
     if (attrs->scaling == RN_ROPE_NTK) base *= pow(attrs->factor, dims / (dims - 2));
-    for (uint64_t i = 0; 2 * i < (uint64_t)dims; i++)
+    uint64_t first = 0;
+    for (uint32_t n = 0; n < rn_rope_section_count(attrs); first += attrs->sections[n++] / 2)
+        for (uint64_t i = 0; 2 * i < attrs->sections[n]; i++)
+            out[first + i] = pow(base, -2.0 * (double)i / attrs->sections[n]);
+    for (uint64_t i = 0; first == 0 && 2 * i < (uint64_t)dims; i++)
         out[i] = scale(attrs, dims, (double)i, pow(base, -2.0 * (double)i / dims));
     *out_attention_factor = choose_attention_factor(attrs);
 }

@@ -5,9 +5,17 @@
 
 #include <math.h>
 
-const conform_table *const conform_tables[] = {
-    &conform_elementwise, &conform_rows,  &conform_products, &conform_attention, &conform_fused,
-    &conform_reductions,  &conform_moves, &conform_training, &conform_any,       NULL};
+const conform_table *const conform_tables[] = {&conform_elementwise,
+                                               &conform_rows,
+                                               &conform_products,
+                                               &conform_attention,
+                                               &conform_fused,
+                                               &conform_reductions,
+                                               &conform_moves,
+                                               &conform_training,
+                                               &conform_any,
+                                               &conform_images,
+                                               NULL};
 
 // ---- random numbers -----------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ typedef struct conform_table {
 } conform_table;
 
 extern const conform_table conform_elementwise, conform_rows, conform_products, conform_attention,
-    conform_fused, conform_reductions, conform_moves, conform_training, conform_any;
+    conform_fused, conform_reductions, conform_moves, conform_training, conform_any, conform_images;
 // The tables above; ends with NULL.
 extern const conform_table *const conform_tables[];
 

@@ -86,6 +86,11 @@ rn_status rn_cpu_batchnorm(const rn_call *call);
 uint64_t rn_cpu_batchnorm_workspace(const rn_call *call);
 rn_status rn_cpu_batchnorm_grad(const rn_call *call);
 uint64_t rn_cpu_batchnorm_grad_workspace(const rn_call *call);
+// group_norm.c
+rn_status rn_cpu_group_norm(const rn_call *call);
+uint64_t rn_cpu_group_norm_workspace(const rn_call *call);
+rn_status rn_cpu_group_norm_grad(const rn_call *call);
+uint64_t rn_cpu_group_norm_grad_workspace(const rn_call *call);
 // attention.c, paged_attention.c, varlen_attention.c
 rn_status rn_cpu_attention(const rn_call *call);
 uint64_t rn_cpu_attention_workspace(const rn_call *call);

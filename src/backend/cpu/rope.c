@@ -42,18 +42,26 @@ uint64_t rn_cpu_rope_workspace(const rn_call *call) {
     return frequency_bytes(dims) + call->threads * slot_bytes(dims);
 }
 
-static void find_angles(const rotation *r, int32_t position, float *cosines, float *sines) {
+static void find_angles(const rotation *r, uint64_t token, float *cosines, float *sines) {
     const rn_rope_attrs *a = r->call->attrs;
     bool halves = a->pairing == RN_ROPE_HALVES;
+    rn_rope_places places = rn_rope_places_of(a, r->call->inputs[1].data, token);
     for (uint64_t i = 0; i < r->dims / 2; i++) {
         uint64_t first = halves ? i : 2 * i, second = halves ? i + r->dims / 2 : 2 * i + 1;
-        double angle = position * r->frequencies[i];
+        double angle = rn_rope_place(&places, i) * r->frequencies[i];
         float sine = (float)(sin(angle) * r->factor);
         if (a->inverse) sine = -sine;
         cosines[first] = cosines[second] = (float)(cos(angle) * r->factor);
         sines[first] = -sine;
         sines[second] = sine;
     }
+}
+
+// Whether two tokens stand at the same positions.
+static bool stands_as(const rotation *r, uint64_t a, uint64_t b) {
+    const int32_t *positions = r->call->inputs[1].data; // (batches, tokens, each)
+    uint32_t sections = rn_rope_section_count(r->call->attrs), each = sections ? sections : 1;
+    return memcmp(positions + a * each, positions + b * each, each * sizeof *positions) == 0;
 }
 
 static void turn_token(const rotation *r, uint64_t token, const float *cosines,
@@ -75,28 +83,27 @@ static void turn_token(const rotation *r, uint64_t token, const float *cosines,
 // A few tokens of every sequence.
 static void turn_some(void *arg, uint32_t slot, size_t index) {
     const rotation *r = arg;
-    const int32_t *positions = r->call->inputs[1].data; // (batches, tokens)
     float *cosines = (float *)((char *)r->call->workspace + frequency_bytes(r->dims) +
                                slot * slot_bytes(r->dims));
     uint64_t end = rn_min_u64((index + 1) * TASK_TOKENS, r->tokens);
     for (uint64_t t = index * TASK_TOKENS; t < end; t++)
         for (uint64_t b = 0; b < r->batches; b++) {
             uint64_t token = b * r->tokens + t;
-            if (b == 0 || positions[token] != positions[token - r->tokens])
-                find_angles(r, positions[token], cosines, cosines + r->dims);
+            if (b == 0 || !stands_as(r, token, token - r->tokens))
+                find_angles(r, token, cosines, cosines + r->dims);
             turn_token(r, token, cosines, cosines + r->dims);
         }
 }
 
 rn_status rn_cpu_rope(const rn_call *call) {
-    rn_shape x = call->inputs[0].shape, positions = call->inputs[1].shape;
+    rn_shape x = call->inputs[0].shape;
     rotation r = {.call = call,
-                  .tokens = positions.rank ? positions.dims[positions.rank - 1] : 1,
+                  .tokens = x.rank > 2 ? x.dims[x.rank - 3] : 1,
                   .heads = x.dims[x.rank - 2],
                   .head_dim = x.dims[x.rank - 1],
                   .frequencies = call->workspace};
     if (r.tokens == 0) return RN_OK;
-    r.batches = rn_tensor_elements(&call->inputs[1]) / r.tokens;
+    r.batches = rn_tensor_elements(&call->inputs[0]) / (r.tokens * r.heads * r.head_dim);
     r.dims = rn_rope_dims(call->attrs, r.head_dim);
     rn_rope_frequencies(call->attrs, r.head_dim, call->workspace, &r.factor);
     if (call->input_count > 2) rn_rope_divide(&call->inputs[2], r.dims, call->workspace);

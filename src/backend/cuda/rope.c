@@ -13,6 +13,7 @@ rn_status rn_cuda_rope(const rn_call *call) {
     if (dims > RN_ROPE_MOST || head_dim > INT32_MAX || heads > INT32_MAX / (head_dim + 1))
         return rn_fail(RN_UNSUPPORTED, "CUDA: rope turns up to %d dims of a head, not %llu",
                        RN_ROPE_MOST, (unsigned long long)dims);
+    if (rn_rope_section_count(attrs)) return rn_fail(RN_UNSUPPORTED, "CUDA: rope has no sections");
     rn_rope_args args = {.x = call->inputs[0].data,
                          .y = call->outputs[0].data,
                          .position = call->inputs[1].data,

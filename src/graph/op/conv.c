@@ -2,6 +2,7 @@
 // y[n, at, o] = bias[o] + sum over (c, element) of x[n, pixel, c] * w[o, c, element], where c runs
 // over the channels of o's group. The sum is in double, in the order of (element, c).
 #include "graph/op/conv.h"
+#include "graph/op/grads.h"
 #include "graph/op/spatial.h"
 
 #include <stdio.h>
@@ -78,6 +79,25 @@ static rn_status reference(const rn_call *call) {
     return RN_OK;
 }
 
+static rn_status gradient(rn_backward *b) {
+    rn_graph *g = b->graph;
+    rn_value x = b->node.inputs[0], w = b->node.inputs[1], dy = b->out_gradients[0];
+    const rn_conv_attrs *a = b->node.attrs;
+    rn_shape image = rn_graph_value(g, x)->shape, kernel = rn_graph_value(g, w)->shape;
+    if (rn_graph_dtype(g, x) != RN_DTYPE_F32)
+        return rn_fail(RN_UNSUPPORTED, "%s: conv has a gradient for f32 alone", b->node.name);
+    rn_conv_transpose_attrs back = {.conv = *a};
+    rn_conv_grad_weight_attrs by_weight = {.conv = *a};
+    for (uint32_t i = 0; i + 2 < image.rank; i++) {
+        back.size[i] = image.dims[1 + i];
+        by_weight.size[i] = kernel.dims[2 + i];
+    }
+    if (b->wanted[0]) b->in_gradients[0] = rn_op_conv_transpose(g, dy, w, RN_NO_VALUE, back);
+    if (b->wanted[1]) b->in_gradients[1] = rn_op_conv_grad_weight(g, x, dy, &by_weight);
+    if (b->wanted[2]) b->in_gradients[2] = rn_op_sum(g, dy, (1u << (image.rank - 1)) - 1, false);
+    return RN_OK;
+}
+
 static void print(const void *attrs, char *out, size_t bytes) {
     const rn_conv_attrs *a = attrs;
     char windows[96];
@@ -96,6 +116,7 @@ const rn_op_info rn_conv_op = {
     .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = cost,
+    .gradient = gradient,
     .reference = reference,
     .print = print,
 };

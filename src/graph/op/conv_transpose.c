@@ -117,6 +117,37 @@ static rn_status reference(const rn_call *call) {
     return RN_OK;
 }
 
+// The convolution whose gradient it is, of dy; and that one's gradient by its weight, in which dy
+// is the image.
+static rn_status gradient(rn_backward *b) {
+    rn_graph *g = b->graph;
+    rn_value x = b->node.inputs[0], w = b->node.inputs[1], dy = b->out_gradients[0];
+    const rn_conv_transpose_attrs *a = b->node.attrs;
+    rn_shape made = rn_graph_value(g, dy)->shape, image = rn_graph_value(g, x)->shape;
+    rn_shape kernel = rn_graph_value(g, w)->shape;
+    if (rn_graph_dtype(g, x) != RN_DTYPE_F32)
+        return rn_fail(RN_UNSUPPORTED, "%s: conv_transpose has a gradient for f32 alone",
+                       b->node.name);
+    rn_conv_grad_weight_attrs back = {.conv = a->conv};
+    for (uint32_t i = 0; i + 2 < image.rank; i++) {
+        // Pads behind the image that give just x's pixels: a size may leave some of them out.
+        uint64_t full, dilation = a->conv.dilation[i] ? a->conv.dilation[i] : 1;
+        uint64_t stride = a->conv.stride[i] ? a->conv.stride[i] : 1;
+        full = (image.dims[1 + i] - 1) * stride + (kernel.dims[2 + i] - 1) * dilation + 1;
+        uint64_t has = made.dims[1 + i] + a->conv.pad_before[i];
+        back.conv.pad_after[i] = full > has ? (uint32_t)(full - has) : 0;
+        back.size[i] = kernel.dims[2 + i];
+    }
+    rn_value by_x = b->wanted[0] ? rn_op_conv(g, dy, w, RN_NO_VALUE, back.conv) : RN_NO_VALUE;
+    if (by_x != RN_NO_VALUE && !rn_shape_equal(rn_graph_value(g, by_x)->shape, image))
+        return rn_fail(RN_UNSUPPORTED, "%s: no gradient with a size beyond the windows",
+                       b->node.name);
+    b->in_gradients[0] = by_x;
+    if (b->wanted[1]) b->in_gradients[1] = rn_op_conv_grad_weight(g, dy, x, &back);
+    if (b->wanted[2]) b->in_gradients[2] = rn_op_sum(g, dy, (1u << (image.rank - 1)) - 1, false);
+    return RN_OK;
+}
+
 static void print(const void *attrs, char *out, size_t bytes) {
     const rn_conv_transpose_attrs *a = attrs;
     char windows[96];
@@ -135,6 +166,7 @@ const rn_op_info rn_conv_transpose_op = {
     .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = cost,
+    .gradient = gradient,
     .reference = reference,
     .print = print,
 };

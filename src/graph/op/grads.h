@@ -27,6 +27,12 @@ rn_value rn_op_rmsnorm_grad(rn_graph *g, rn_value x, rn_value weight, rn_value r
 rn_value rn_op_batchnorm_grad(rn_graph *g, rn_value x, rn_value weight, rn_value mean,
                               rn_value rstd, rn_value dy, const rn_batchnorm_attrs *attrs);
 
+// mean and rstd (N, groups) as group_norm made them; bias is read with silu alone
+// -> dx, d weight (C), d bias (C)
+rn_value rn_op_group_norm_grad(rn_graph *g, rn_value x, rn_value weight, rn_value bias,
+                               rn_value mean, rn_value rstd, rn_value dy,
+                               const rn_group_norm_attrs *attrs);
+
 // dy goes to the first of the largest along the reduced axes.
 rn_value rn_op_max_grad(rn_graph *g, rn_value x, rn_value dy, const rn_reduce_attrs *attrs);
 
@@ -52,6 +58,20 @@ typedef struct rn_conv2d_grad_weight_attrs {
 // -> (O, C, KH, KW) f32
 rn_value rn_op_conv2d_grad_weight(rn_graph *g, rn_value x, rn_value dy,
                                   const rn_conv2d_grad_weight_attrs *attrs);
+
+typedef struct rn_conv_grad_weight_attrs {
+    rn_conv_attrs conv;
+    uint64_t size[RN_MAX_SPATIAL]; // of the kernels
+} rn_conv_grad_weight_attrs;
+// -> (O, C / groups, K...) f32
+rn_value rn_op_conv_grad_weight(rn_graph *g, rn_value x, rn_value dy,
+                                const rn_conv_grad_weight_attrs *attrs);
+
+typedef struct rn_resize_grad_attrs {
+    rn_resize_attrs resize;
+    uint64_t length; // of x's axis
+} rn_resize_grad_attrs;
+rn_value rn_op_resize_grad(rn_graph *g, rn_value dy, const rn_resize_grad_attrs *attrs);
 
 typedef struct rn_avg_pool_grad_attrs {
     rn_pool2d_attrs pool;

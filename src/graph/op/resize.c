@@ -2,9 +2,12 @@
 // x, weighted by their distance. Beyond its ends x goes on with its first and last element.
 //
 // Places and weights are in double, as in ONNX's reference evaluator.
+#include "graph/op/grads.h"
 #include "graph/op/move.h"
 #include "graph/op/number.h"
 #include "graph/op/resize.h"
+
+#include "base/checked.h"
 
 #include <stdio.h>
 
@@ -72,6 +75,19 @@ static rn_status reference(const rn_call *call) {
     return RN_OK;
 }
 
+static rn_status gradient(rn_backward *b) {
+    const rn_resize_attrs *attrs = b->node.attrs;
+    rn_graph *g = b->graph;
+    if (attrs->coordinates == RN_RESIZE_CROP ||
+        rn_graph_dtype(g, b->node.inputs[0]) != RN_DTYPE_F32)
+        return rn_fail(RN_UNSUPPORTED, "%s: resize has a gradient for f32, uncropped",
+                       b->node.name);
+    rn_resize_grad_attrs back = {*attrs,
+                                 rn_graph_value(g, b->node.inputs[0])->shape.dims[attrs->axis]};
+    b->in_gradients[0] = rn_op_resize_grad(g, b->out_gradients[0], &back);
+    return RN_OK;
+}
+
 static void print(const void *attrs, char *out, size_t bytes) {
     static const char *const names[] = {"nearest", "linear", "cubic"};
     const rn_resize_attrs *a = attrs;
@@ -89,10 +105,27 @@ const rn_op_info rn_resize_op = {
     .traits = RN_TRAIT_EXACT,
     .shape = shape,
     .cost = rn_move_cost,
+    .gradient = gradient,
     .reference = reference,
     .print = print,
 };
 
 rn_value rn_op_resize(rn_graph *g, rn_value x, rn_resize_attrs attrs) {
     return rn_graph_add(g, RN_OP_RESIZE, &x, 1, &attrs);
+}
+
+rn_value rn_graph_upsample(rn_graph *g, rn_value x, uint32_t factor) {
+    if (x == RN_NO_VALUE) return x;
+    rn_shape s = rn_graph_value(g, x)->shape;
+    uint64_t high, wide;
+    if (s.rank != 4 || factor == 0 || !rn_mul_u64(s.dims[1], factor, &high) ||
+        !rn_mul_u64(s.dims[2], factor, &wide)) {
+        rn_graph_spoil(g,
+                       rn_fail(RN_INVALID, "%s cannot be upsampled by %u: images are (N, H, W, C)",
+                               rn_shape_format(s).text, factor));
+        return RN_NO_VALUE;
+    }
+    x = rn_op_reshape(g, x, RN_SHAPE(s.dims[0], s.dims[1], 1, s.dims[2], 1, s.dims[3]));
+    x = rn_op_broadcast(g, x, RN_SHAPE(s.dims[0], s.dims[1], factor, s.dims[2], factor, s.dims[3]));
+    return rn_op_reshape(g, x, RN_SHAPE(s.dims[0], high, wide, s.dims[3]));
 }

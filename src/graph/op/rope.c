@@ -2,9 +2,12 @@
 //
 //     a' = a * cos - b * sin       b' = b * cos + a * sin       in f32
 //
-// With a third input each frequency is divided by that of its pair. The angle is in double; cos and
-// sin are multiplied by the attention factor and rounded to f32. Dims beyond `dims` pass through.
-// `inverse` turns the other way, with the same factor: it is the transpose, and so the gradient.
+// With sections, which divide the dims, a pair's position is that of its section, and its frequency
+// is that of a head of the section's dims (halves pair within the head, neighbours within
+// sections). With a third input each frequency is divided by that of its pair. The angle is in
+// double; cos and sin are multiplied by the attention factor and rounded to f32. Dims beyond `dims`
+// pass through. `inverse` turns the other way, with the same factor: it is the transpose, and so
+// the gradient.
 #include "graph/op.h"
 
 #include "graph/rope_frequencies.h"
@@ -29,6 +32,22 @@ static rn_status check_scaling(const rn_shaping *s, const rn_rope_attrs *a, uint
     return RN_OK;
 }
 
+static rn_status check_sections(const rn_shaping *s, const rn_rope_attrs *a, uint64_t dims) {
+    uint64_t sum = 0;
+    bool even = true;
+    for (uint32_t i = 0; i < RN_ROPE_SECTIONS; i++) {
+        sum += a->sections[i];
+        even = even && a->sections[i] % 2 == 0;
+    }
+    if (sum == 0) return RN_OK;
+    if (a->scaling != RN_ROPE_UNSCALED || s->input_count > 2)
+        return rn_shape_fail(s, "sections are neither scaled nor divided");
+    if (!even || sum != dims || a->sections[0] == 0)
+        return rn_shape_fail(s, "the sections must be even and %llu dims together",
+                             (unsigned long long)dims);
+    return RN_OK;
+}
+
 static rn_status shape(rn_shaping *s) {
     const rn_rope_attrs *a = s->attrs;
     rn_shape x = s->in[0].shape, tokens = x;
@@ -36,15 +55,18 @@ static rn_status shape(rn_shaping *s) {
     RN_TRY(rn_shape_want(s, 1, RN_DTYPE_I32));
     if (x.rank < 2) return rn_shape_fail(s, "x is (..., T, heads, head_dim)");
     tokens.rank -= 2;
+    uint32_t sections = rn_rope_section_count(a);
+    if (sections) tokens.dims[tokens.rank++] = sections;
     if (!rn_shape_equal(tokens, s->in[1].shape))
-        return rn_shape_fail(s, "positions must be %s: one for each token",
-                             rn_shape_format(tokens).text);
+        return rn_shape_fail(s, "positions must be %s: one for each token%s",
+                             rn_shape_format(tokens).text, sections ? " and section" : "");
     uint64_t head_dim = x.dims[x.rank - 1], dims = rn_rope_dims(a, head_dim);
     if (dims % 2 || dims > head_dim)
         return rn_shape_fail(s, "%llu dims of %llu cannot be rotated in pairs",
                              (unsigned long long)dims, (unsigned long long)head_dim);
     if (!(a->base > 0)) return rn_shape_fail(s, "the base must be above 0");
     RN_TRY(check_scaling(s, a, dims));
+    RN_TRY(check_sections(s, a, dims));
     if (s->input_count > 2) {
         RN_TRY(rn_shape_want(s, 2, RN_DTYPE_F32));
         if (!rn_shape_equal(s->in[2].shape, RN_SHAPE(dims / 2)))
@@ -110,10 +132,10 @@ static void rotate_token(void *arg, size_t token) {
     uint64_t at = token * r->heads * r->head_dim;
     const float *x = (const float *)r->call->inputs[0].data + at; // (heads, head_dim)
     float *y = (float *)r->call->outputs[0].data + at;
-    int32_t position = ((const int32_t *)r->call->inputs[1].data)[token];
+    rn_rope_places places = rn_rope_places_of(r->call->attrs, r->call->inputs[1].data, token);
     if (r->dims < r->head_dim && x != y) memcpy(y, x, r->heads * r->head_dim * sizeof *y);
     for (uint64_t i = 0; i < r->dims / 2; i++)
-        turn(r, i, position * r->frequencies[i], x, y);
+        turn(r, i, rn_rope_place(&places, i) * r->frequencies[i], x, y);
 }
 
 static rn_status reference(const rn_call *call) {
@@ -125,7 +147,8 @@ static rn_status reference(const rn_call *call) {
     r.dims = rn_rope_dims(call->attrs, r.head_dim);
     rn_rope_frequencies(call->attrs, r.head_dim, call->workspace, &r.attention_factor);
     if (call->input_count > 2) rn_rope_divide(&call->inputs[2], r.dims, call->workspace);
-    rn_call_each(call, rn_tensor_elements(&call->inputs[1]), rotate_token, &r);
+    rn_call_each(call, rn_tensor_elements(&call->inputs[0]) / (r.heads * r.head_dim), rotate_token,
+                 &r);
     return RN_OK;
 }
 
