@@ -131,6 +131,7 @@ typedef struct rn_bench_results {
     double empty_s;         // median of a run of nothing: the harness's own part of each sample
     double elapsed_s;       // of all
     bool cancelled;         // not all variants were measured
+    bool in_turns;          // by rn_bench_run_in_turns: process k beside the other side's process k
     rn_bench_result *items; // (count), in the order asked for
     size_t count;
 } rn_bench_results;
@@ -188,6 +189,7 @@ typedef struct rn_bench_progress {
     double left_s;                 // about, for all that is to come
     bool ended;                    // this variant has its result:
     const rn_bench_result *result; // NULL while it runs
+    bool is_before;                // rn_bench_run_in_turns: of the other side
 } rn_bench_progress;
 
 // {0} but for the model: adaptive samples, no limits but a minute and the machine's memory.
@@ -220,6 +222,18 @@ typedef struct rn_bench_options {
 // a name that is not known, before anything runs. RN_INVALID; RN_NO_MEMORY; RN_IO.
 RN_API RN_MUST_USE rn_status rn_bench_run(const rn_bench_variant *variants, size_t count,
                                           const rn_bench_options *options, rn_bench_results **out);
+
+// The same variants of two models or of two programs: `before` and `options` differ in the model,
+// the program or the arguments, all else is that of `options`. Processes of both sides take turns
+// (before, now, now, before, ...), so a machine that grows slower while they run meets both alike;
+// rn_bench_compare compares the two of each turn. At least RN_BENCH_TURNS processes a variant.
+// RN_INVALID also where a variant has a command of its own.
+#define RN_BENCH_TURNS 12 // fewer pairs have no interval of 99.95 %
+RN_API RN_MUST_USE rn_status rn_bench_run_in_turns(const rn_bench_variant *variants, size_t count,
+                                                   const rn_bench_options *before,
+                                                   const rn_bench_options *options,
+                                                   rn_bench_results **out_before,
+                                                   rn_bench_results **out);
 
 // ---- being a worker -----------------------------------------------------------------------------
 

@@ -19,15 +19,17 @@ RN_BEGIN_DECLS
 
 // One variant (name, batch, budget) in two results. Where seven and more processes measured it
 // each time, their floors (rn_bench_latency) are compared: the change is Hodges and Lehmann's
-// estimate, and its interval of 99.9 % goes by ranks (Mann and Whitney's test, exact). Else medians
-// are, in the logarithm: of several processes with Student's interval, and of one process each with
-// the medians' own intervals and an error for what differs between two processes that measure the
-// same (0.6 %; up to 6 % where the slowest runs show a busy machine). A change is significant where
-// its interval leaves out 0.
+// estimate, and its interval of 99.9 % goes by ranks (Mann and Whitney's test, exact; of results
+// that were measured in turns also Wilcoxon's of the pairs: what lies in both intervals). Else
+// medians are, in the logarithm: of several processes with Student's interval, and of one process
+// each with the medians' own intervals and an error for what differs between two processes that
+// measure the same (0.6 %; up to 6 % where the slowest runs show a busy machine). A change is
+// significant where its interval leaves out 0.
 typedef struct rn_bench_change {
     const rn_bench_result *before, *after;  // of the two results; NULL: not there
     double before_s, after_s;               // what is compared: medians of the floors, or medians
     bool of_floors;                         // floors
+    bool in_turns;                          // of processes that ran side by side
     double slower, slower_low, slower_high; // 0.10: it takes 10 % longer; NAN: not comparable
     double larger;                          // the same of the peak memory
     uint64_t before_bytes, after_bytes; // that peak: of what a plan decides, else of the ledger,

@@ -7,6 +7,13 @@
 // processes that were disturbed from begin to end do not widen the interval. The interval is one of
 // 99.9 %, because a gate is asked about many variants many times.
 //
+// Floors of two runs also differ by what happened to the machine in between: clock rates and
+// neighbours move it by 5 % within minutes. Where both sides were measured in turns, both have met
+// it alike; and there is a second interval, of the differences between the k-th process of one and
+// the k-th of the other, by signed ranks, which does not see it at all. Where the machine drifts
+// that one is narrow; where others disturb processes at random, that of all differences is. What
+// lies in both counts.
+//
 // Fewer than seven processes have no such interval by ranks. Then medians are compared, as
 // logarithms: where several processes measured a variant, their scatter is known, and the interval
 // is Student's; of one process each there are the medians' own 95 % intervals, and the error
@@ -73,12 +80,27 @@ static size_t read_floors(const rn_bench_latency *t, double *out_logs) {
     return n;
 }
 
+// Half of what is left of certainty goes to each of the two intervals, so that what lies in both
+// has all of it.
+static void cut_by_pairs(const double *before, const double *after, size_t n, double certain,
+                         rn_interval *interval) {
+    double differences[RN_BENCH_PROCESSES], shift;
+    rn_interval pairs;
+    for (size_t k = 0; k < n; k++)
+        differences[k] = after[k] - before[k];
+    if (!rn_ranks_pairs(differences, n, certain, &shift, &pairs)) return;
+    if (pairs.low > interval->low && pairs.low < interval->high) interval->low = pairs.low;
+    if (pairs.high < interval->high && pairs.high > interval->low) interval->high = pairs.high;
+}
+
 // False: there are too few.
 static bool compare_floors(rn_bench_change *c) {
     double before[RN_BENCH_PROCESSES], after[RN_BENCH_PROCESSES], shift;
     rn_interval interval;
     size_t n = read_floors(&c->before->latency, before), m = read_floors(&c->after->latency, after);
-    if (!rn_ranks_shift(before, n, after, m, wanted, &shift, &interval)) return false;
+    double certain = c->in_turns ? (1 + wanted) / 2 : wanted;
+    if (!rn_ranks_shift(before, n, after, m, certain, &shift, &interval)) return false;
+    if (c->in_turns && n == m) cut_by_pairs(before, after, n, certain, &interval);
     c->before_s = exp(rn_median(before, n));
     c->after_s = exp(rn_median(after, m));
     c->slower = expm1(shift);
@@ -184,6 +206,7 @@ rn_status rn_bench_compare(const rn_bench_results *before, const rn_bench_result
         if (!find(after, &before->items[i])) c++->before = &before->items[i];
     for (size_t i = 0; i < changes->count; i++) {
         c = &changes->items[i];
+        c->in_turns = before->in_turns && after->in_turns;
         compare_one(c, limits);
         if (c->too_slow || c->too_large || c->broken) changes->failed_count++;
     }

@@ -138,59 +138,110 @@ static void join_processes(bench *b) {
     }
 }
 
-// The baseline's first, then the others, each in the order asked for.
-static rn_status run_round(bench *b, rn_bench_result *again) {
-    for (size_t i = 0; i < 2 * b->count; i++) {
-        size_t index = i % b->count;
-        rn_bench_result *r = &b->results->items[index];
-        if (rn_bench_is_baseline(b, index) != (i < b->count)) continue;
-        if (again) {
-            if (!rn_bench_is_cancelled(b)) RN_TRY(measure_again(b, index, again));
-        } else if (rn_bench_is_cancelled(b)) {
-            leave_out(r);
-        } else {
-            RN_TRY(rn_bench_measure(b, index, r));
-            if (!r->latency.samples) continue;
-            b->medians[index][0] = log(r->latency.p50_s);
-            r->latency.processes = 1;
-        }
+// One process of a variant.
+static rn_status run_once(bench *b, size_t index, uint64_t round) {
+    rn_bench_result *r = &b->results->items[index];
+    if (round > 0) return rn_bench_is_cancelled(b) ? RN_OK : measure_again(b, index, b->again);
+    if (rn_bench_is_cancelled(b)) {
+        leave_out(r);
+        return RN_OK;
     }
+    RN_TRY(rn_bench_measure(b, index, r));
+    if (!r->latency.samples) return RN_OK;
+    b->medians[index][0] = log(r->latency.p50_s);
+    r->latency.processes = 1;
     return RN_OK;
 }
 
-// In rounds, so that what changes while it all runs meets every variant alike.
-static rn_status run_all(bench *b) {
-    uint64_t rounds = b->options->processes;
-    rn_bench_result *again = NULL;
+// The baseline's first, then the others, each in the order asked for. Two sides change places from
+// round to round: before, now, now, before.
+static rn_status run_round(bench *sides, size_t side_count, uint64_t round) {
+    size_t count = sides->count;
+    for (size_t i = 0; i < 2 * count; i++)
+        for (size_t k = 0; k < side_count; k++) {
+            bench *b = &sides[round % 2 ? side_count - 1 - k : k];
+            if (rn_bench_is_baseline(b, i % count) == (i < count))
+                RN_TRY(run_once(b, i % count, round));
+        }
+    return RN_OK;
+}
+
+static rn_status prepare_side(bench *b) {
+    RN_TRY(rn_bench_results_create(b->count, &b->results));
     RN_TRY(prepare(b));
-    rn_status s = rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *again, (void **)&again);
-    if (s == RN_OK)
-        s = rn_alloc_zeroed(RN_HOST_OTHER, b->count, sizeof *b->medians, (void **)&b->medians);
-    if (s == RN_OK) s = run_round(b, NULL);
-    for (uint64_t round = 1; s == RN_OK && round < rounds; round++)
-        s = run_round(b, again);
-    if (s == RN_OK) join_processes(b);
-    rn_free(RN_HOST_OTHER, b->medians, b->count * sizeof *b->medians);
-    rn_free(RN_HOST_OTHER, again, sizeof *again);
-    RN_TRY(s);
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof *b->again, (void **)&b->again));
+    return rn_alloc_zeroed(RN_HOST_OTHER, b->count, sizeof *b->medians, (void **)&b->medians);
+}
+
+static void finish_side(bench *b) {
+    join_processes(b);
     find_speedups(b);
     b->results->cancelled = rn_bench_is_cancelled(b);
-    b->results->elapsed_s = (double)(rn_clock_ns() - b->begin_ns) * 1e-9;
-    return RN_OK;
+    b->results->elapsed_s = (double)(rn_clock_ns() - b->pace->begin_ns) * 1e-9;
+}
+
+static void free_side(bench *b) {
+    for (size_t i = 0; i < b->reference_count; i++)
+        rn_reference_destroy(&b->references[i].outputs);
+    rn_free(RN_HOST_OTHER, b->medians, b->count * sizeof *b->medians);
+    rn_free(RN_HOST_OTHER, b->again, sizeof *b->again);
+}
+
+// In rounds, so that what changes while it all runs meets every variant of every side alike.
+static rn_status run_sides(bench *sides, size_t side_count, uint64_t rounds) {
+    rn_bench_pace pace = {.wanted = side_count * sides->count * rounds, .begin_ns = rn_clock_ns()};
+    rn_status s = RN_OK;
+    for (size_t k = 0; s == RN_OK && k < side_count; k++) {
+        sides[k].pace = &pace;
+        s = prepare_side(&sides[k]);
+    }
+    for (uint64_t round = 0; s == RN_OK && round < rounds; round++)
+        s = run_round(sides, side_count, round);
+    for (size_t k = 0; k < side_count; k++) {
+        if (s == RN_OK) finish_side(&sides[k]);
+        free_side(&sides[k]);
+    }
+    return s;
 }
 
 rn_status rn_bench_run(const rn_bench_variant *variants, size_t count,
                        const rn_bench_options *options, rn_bench_results **out) {
-    bench b = {.variants = variants, .count = count, .options = options, .begin_ns = rn_clock_ns()};
+    bench b = {.variants = variants, .count = count, .options = options};
     *out = NULL;
     if (count == 0) return rn_fail(RN_INVALID, "there is no variant to measure");
-    RN_TRY(rn_bench_results_create(count, &b.results));
-    rn_status s = run_all(&b);
-    for (size_t i = 0; i < b.reference_count; i++)
-        rn_reference_destroy(&b.references[i].outputs);
+    rn_status s = run_sides(&b, 1, options->processes ? options->processes : 1);
     if (s == RN_OK)
         *out = b.results;
     else
         rn_bench_results_destroy(b.results);
     return s;
+}
+
+rn_status rn_bench_run_in_turns(const rn_bench_variant *variants, size_t count,
+                                const rn_bench_options *before, const rn_bench_options *options,
+                                rn_bench_results **out_before, rn_bench_results **out) {
+    rn_bench_options other = *options;
+    other.model = before->model;
+    other.program = before->program;
+    other.arguments = before->arguments;
+    other.parameters = before->parameters;
+    bench sides[2] = {{.variants = variants, .count = count, .options = &other, .is_before = true},
+                      {.variants = variants, .count = count, .options = options}};
+    *out_before = *out = NULL;
+    if (count == 0) return rn_fail(RN_INVALID, "there is no variant to measure");
+    for (size_t i = 0; i < count; i++)
+        if (variants[i].command)
+            return rn_fail(RN_INVALID, "%s has a command of its own, the same on both sides",
+                           variants[i].name);
+    uint64_t rounds = options->processes < RN_BENCH_TURNS ? RN_BENCH_TURNS : options->processes;
+    rn_status s = run_sides(sides, 2, rounds);
+    for (size_t k = 0; k < 2; k++)
+        if (s != RN_OK)
+            rn_bench_results_destroy(sides[k].results);
+        else
+            sides[k].results->in_turns = true;
+    if (s != RN_OK) return s;
+    *out_before = sides[0].results;
+    *out = sides[1].results;
+    return RN_OK;
 }

@@ -50,7 +50,8 @@ bool rn_bench_is_cancelled(const rn_bench_run_state *b) {
 
 static void tell(watch *w, bool ended) {
     bench *b = w->bench;
-    double elapsed = (double)(rn_clock_ns() - b->begin_ns) * 1e-9;
+    const rn_bench_pace *p = b->pace;
+    double elapsed = (double)(rn_clock_ns() - p->begin_ns) * 1e-9;
     rn_bench_progress progress = {
         .index = w->index,
         .count = b->count,
@@ -58,8 +59,9 @@ static void tell(watch *w, bool ended) {
         .stage = w->result->failure.stage,
         .samples = w->samples->count,
         .p50_s = rn_samples_quantile(w->samples, 0.5) * 1e-9,
-        .left_s = b->done ? elapsed / (double)b->done * (double)(b->count - b->done) : NAN,
+        .left_s = p->done ? elapsed / (double)p->done * (double)(p->wanted - p->done) : NAN,
         .ended = ended,
+        .is_before = b->is_before,
         .result = ended ? w->result : NULL};
     w->told_ns = rn_clock_ns();
     if (b->options->progress) b->options->progress(b->options->self, &progress);
@@ -433,7 +435,7 @@ rn_status rn_bench_measure(rn_bench_run_state *b, size_t index, rn_bench_result 
             w->result->outcome = RN_BENCH_FAILED;
         }
         bool first = result == &b->results->items[index];
-        if (first) b->done++;
+        b->pace->done++;
         tell(w, first);
     }
     rn_samples_destroy(w->samples);

@@ -7,9 +7,16 @@
 
 enum { RN_BENCH_REFERENCES = 32 };
 
+// Of all processes, of both sides where two are measured in turns.
+typedef struct rn_bench_pace {
+    uint64_t done, wanted, begin_ns;
+} rn_bench_pace;
+
 typedef struct rn_bench_run_state {
     const rn_bench_variant *variants;
-    size_t count, done;
+    size_t count;
+    rn_bench_pace *pace;
+    bool is_before; // rn_bench_run_in_turns: the other side
     const rn_bench_options *options;
     rn_bench_results *results;
     struct {
@@ -18,8 +25,8 @@ typedef struct rn_bench_run_state {
     } references[RN_BENCH_REFERENCES]; // the baseline's, of each batch
     size_t reference_count;
     size_t baseline;
-    uint64_t begin_ns;
     double (*medians)[RN_BENCH_PROCESSES]; // (count): logarithms of each process's, in seconds
+    rn_bench_result *again;                // of a process behind a variant's first
 } rn_bench_run_state;
 
 bool rn_bench_is_cancelled(const rn_bench_run_state *b);

@@ -23,4 +23,10 @@ size_t rn_ranks_of_interval(size_t n, size_t m, double confidence);
 bool rn_ranks_shift(const double *before /* (n) */, size_t n, const double *after /* (m) */,
                     size_t m, double confidence, double *out_shift, rn_interval *out_interval);
 
+// The same of n pairs, by Wilcoxon's sum of signed ranks: of the n * (n + 1) / 2 means of two
+// differences (each with itself, too), the k-th smallest and the k-th largest; their median.
+size_t rn_ranks_of_pairs(size_t n, double confidence);
+bool rn_ranks_pairs(const double *differences /* (n) */, size_t n, double confidence,
+                    double *out_shift, rn_interval *out_interval);
+
 #endif

@@ -244,19 +244,20 @@ rn_status rn_bench_changes_write(const rn_bench_changes *changes, rn_bench_form 
         {"99.9 %", false, 1}, {"peak", false, 4},   {"change", false, 1}, {"", true, 0}};
     rn_bench_grid grid;
     RN_TRY(rn_bench_grid_create(change_columns, 8, changes->count, &grid));
-    bool of_floors = false;
+    bool of_floors = false, in_turns = false;
     const char *gap = form == RN_BENCH_MARKDOWN ? "\n" : "";
     for (size_t i = 0; i < changes->count; i++) {
         fill_change(&changes->items[i], &grid.rows[i]);
         of_floors |= changes->items[i].of_floors;
+        in_turns |= changes->items[i].in_turns;
     }
     rn_status s = rn_bench_grid_write(&grid, form, width, sink);
     rn_bench_grid_destroy(&grid);
     if (s == RN_OK && of_floors)
         s = rn_sink_print(sink,
                           "%sbefore, now: the median of the processes' undisturbed times (1 run in "
-                          "20 takes no longer)\n",
-                          gap);
+                          "20 takes no longer)%s\n",
+                          gap, in_turns ? ", measured in turns" : "");
     if (s == RN_OK && changes->failed_count)
         s = rn_sink_print(sink, "%s%zu of %zu beyond the limits\n", gap, changes->failed_count,
                           changes->count);

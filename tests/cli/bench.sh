@@ -124,6 +124,32 @@ expect 0 "$ration" bench "$root/models/default" --variants cpu,eager "${quick[@]
 says text.json '"test": "pp' '"test": "tg' '"tokens_per_s"' 'is for models of tensors'
 says out 'tokens/s'
 
+# In turns with another model, or another program: both sides are measured as often, and the verdict is of pairs.
+cat > older << SCRIPT
+#!/bin/sh
+echo "\$@" >> older.log
+exec "$ration" "\$@"
+SCRIPT
+chmod +x older
+turns=(--variants cpu --samples 6 --processes 12)
+expect 7 "$ration" bench resnet18 --against mlp "${turns[@]}" --fail-if-slower 5% --output turns.json --against-output other.json
+says out 'too slow' 'measured in turns'
+says turns.json '"processes": 12' '"model": "resnet18"'
+says other.json '"processes": 12' '"model": "mlp"'
+expect 0 "$ration" bench mlp --against resnet18 "${turns[@]}" --fail-if-slower 5%
+says out 'faster'
+expect 0 "$ration" bench mlp --against-program ./older "${turns[@]}"
+says out 'measured in turns'
+equals turns 12 "$(grep -c '^bench-worker mlp' older.log)"
+expect 2 "$ration" bench mlp --against mlp --compare turns.json
+says err 'both say what to compare with'
+expect 2 "$ration" bench mlp --against mlp --variants cpu --processes 5
+says err 'at least 12'
+expect 3 "$ration" bench mlp --against no_such_model --variants cpu
+expect 3 "$ration" bench mlp --against-program ./no_such_program --variants cpu
+expect 2 "$ration" bench mlp --fail-if-slower 5%
+says err '--against OTHER'
+
 # Wrong options.
 for wrong in '--batch 0' '--batch 1,x' '--samples -1' '--samples few' '--tier 4' '--timeout soon' '--sweep all' \
     '--baseline ort'; do

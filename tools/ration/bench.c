@@ -12,7 +12,8 @@ enum {
     MOST_BATCHES = 16,
     MOST_ARGUMENTS = 64,
     SWEEP_BUDGETS = 8,
-    GATE_PROCESSES = 30
+    GATE_PROCESSES = 30, // --compare
+    GATE_TURNS = 60      // --against
 };
 
 typedef struct bench_run {
@@ -27,7 +28,8 @@ typedef struct bench_run {
     size_t count;
     const char *arguments[MOST_ARGUMENTS];
     size_t argument_count;
-    rn_bench_results *results;
+    rn_bench_options other; // --against: its model, program, parameters
+    rn_bench_results *before, *results;
     bool terminal;
 } bench_run;
 
@@ -109,8 +111,13 @@ static rn_status read_options(bench_run *b) {
     if (base[0]) o->baseline = base;
     o->processes = rn_settings_count(s, "processes");
     // A gate has to know how much two processes differ that measure the same: many short ones.
-    if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) o->processes = GATE_PROCESSES;
-    if (o->processes > 1) o->sample_s /= 5;
+    bool turns = bench_has_other(b->in);
+    if (turns || o->processes > 1) o->sample_s /= turns ? 10 : 5;
+    if (!o->processes && turns) o->processes = GATE_TURNS;
+    if (!o->processes && rn_settings_text(s, "fail-if-slower")[0]) {
+        o->processes = GATE_PROCESSES;
+        o->sample_s /= 5;
+    }
     RN_TRY(read_sweep(b->in, &o->model, &o->sweep));
     RN_TRY(read_numbers(rn_settings_text(s, "batch"), b->batches, MOST_BATCHES, &b->batch_count));
     RN_TRY(read_samples(rn_settings_text(s, "samples"), o));
@@ -168,8 +175,8 @@ static uint64_t count_weights(const rn_graph *graph) {
 }
 
 // From headers alone; also what says, before anything runs, that there is no such model.
-static rn_status find_parameters(bench_run *b) {
-    const char *name = b->options.model;
+static rn_status find_parameters(rn_bench_options *options) {
+    const char *name = options->model;
     size_t bytes = strlen(name);
     rn_model *model = NULL;
     rn_onnx *onnx = NULL;
@@ -178,14 +185,14 @@ static rn_status find_parameters(bench_run *b) {
     rn_status s;
     if (bytes > 5 && strcmp(name + bytes - 5, ".onnx") == 0) {
         s = rn_onnx_open(name, NULL, &onnx);
-        if (s == RN_OK) b->options.parameters = rn_onnx_get_info(onnx)->parameters;
+        if (s == RN_OK) options->parameters = rn_onnx_get_info(onnx)->parameters;
     } else if (is_text_model(name)) {
         s = rn_model_open(name, &(rn_model_options){.without_tokenizer = true}, &model);
-        if (s == RN_OK) b->options.parameters = rn_model_get_info(model)->parameters;
+        if (s == RN_OK) options->parameters = rn_model_get_info(model)->parameters;
     } else {
         s = rn_builtin_recipe(name, &recipe);
         if (s == RN_OK) s = recipe.build(recipe.self, NULL, &graph);
-        if (s == RN_OK) b->options.parameters = count_weights(graph);
+        if (s == RN_OK) options->parameters = count_weights(graph);
     }
     rn_graph_destroy(graph);
     rn_recipe_destroy(&recipe);
@@ -241,13 +248,13 @@ static rn_status list_variants(bench_run *b) {
 static void show_progress(void *self, const rn_bench_progress *p) {
     bench_run *b = self;
     if (p->ended && !b->terminal)
-        fprintf(stderr, "%zu/%zu %s: %s\n", p->index + 1, p->count, p->name,
-                rn_bench_outcome_name(p->result->outcome));
+        fprintf(stderr, "%zu/%zu %s%s: %s\n", p->index + 1, p->count, p->name,
+                p->is_before ? " (before)" : "", rn_bench_outcome_name(p->result->outcome));
     if (!b->terminal) return;
     fprintf(stderr, "\r\033[K");
     if (p->ended) return;
-    fprintf(stderr, "%zu/%zu %s: %s", p->index + 1, p->count, p->name,
-            p->stage[0] ? p->stage : "starting");
+    fprintf(stderr, "%zu/%zu %s%s: %s", p->index + 1, p->count, p->name,
+            p->is_before ? " (before)" : "", p->stage[0] ? p->stage : "starting");
     if (p->samples)
         fprintf(stderr, ", %llu samples, median %s", (unsigned long long)p->samples,
                 rn_time_format(p->p50_s).text);
@@ -291,6 +298,9 @@ static rn_status list_budgets(bench_run *b) {
 
 static rn_status measure(bench_run *b) {
     RN_TRY(list_variants(b));
+    if (bench_has_other(b->in))
+        return rn_bench_run_in_turns(b->variants, b->count, &b->other, &b->options, &b->before,
+                                     &b->results);
     RN_TRY(rn_bench_run(b->variants, b->count, &b->options, &b->results));
     bool budgets = b->options.sweep && strcmp(b->options.sweep, "budget") == 0;
     if (!budgets || b->results->cancelled) return RN_OK;
@@ -305,9 +315,30 @@ static rn_status report(bench_run *b) {
     size_t count = rn_settings_list(b->in->settings, "output", &files);
     for (size_t i = 0; i < count; i++)
         RN_TRY(write_file(b->results, files[i]));
-    RN_TRY(report_bench(b->in, b->results));
+    const char *other = rn_settings_text(b->in->settings, "against-output");
+    if (other[0] && b->before) RN_TRY(write_file(b->before, other));
+    RN_TRY(report_bench(b->in, b->before, b->results));
     return b->results->cancelled ? rn_fail(RN_CANCELLED, "interrupted: the rest was not measured")
                                  : RN_OK;
+}
+
+// --against: what stands on the other side of the turns.
+static rn_status read_other(bench_run *b) {
+    const char *model = rn_settings_text(b->in->settings, "against"),
+               *program = rn_settings_text(b->in->settings, "against-program");
+    b->other = b->options;
+    if (b->options.sweep) return rn_fail(RN_INVALID, "--against with --sweep: one of them");
+    if (b->options.processes < RN_BENCH_TURNS)
+        return rn_fail(RN_INVALID,
+                       "--processes %llu: in turns there are at least %d, fewer pairs have no "
+                       "interval of 99.95 %%",
+                       (unsigned long long)b->options.processes, RN_BENCH_TURNS);
+    if (program[0] && access(program, X_OK) != 0)
+        return rn_error_locate(rn_fail(RN_NOT_FOUND, "%s is no program", program), program,
+                               RN_NO_OFFSET);
+    if (program[0]) b->other.program = program;
+    if (model[0]) b->other.model = model;
+    return find_parameters(&b->other);
 }
 
 static rn_status measure_all(bench_run *b) {
@@ -317,7 +348,8 @@ static rn_status measure_all(bench_run *b) {
     b->options.self = b;
     b->options.progress = show_progress;
     RN_TRY(read_variants(b));
-    RN_TRY(find_parameters(b));
+    RN_TRY(find_parameters(&b->options));
+    if (bench_has_other(b->in)) RN_TRY(read_other(b));
     return measure(b);
 }
 
@@ -330,6 +362,7 @@ static rn_status run(const invocation *in) {
     bool measured = ending && strcmp(ending, ".json") == 0;
     rn_status s = measured ? rn_bench_results_read(in->words[0], &b->results) : measure_all(b);
     if (s == RN_OK) s = report(b);
+    rn_bench_results_destroy(b->before);
     rn_bench_results_destroy(b->results);
     free(b);
     return s;

@@ -69,21 +69,32 @@ static rn_status write_all(const invocation *in, const rn_bench_results *results
 rn_status check_bench_limits(const invocation *in, rn_bench_limits *out) {
     RN_TRY(read_share(in, "fail-if-slower", &out->slower));
     RN_TRY(read_share(in, "fail-if-larger", &out->larger));
-    if ((out->slower > 0 || out->larger > 0) && !rn_settings_text(in->settings, "compare")[0])
+    const rn_settings *s = in->settings;
+    bool file = rn_settings_text(s, "compare")[0], turns = bench_has_other(in);
+    if ((out->slower > 0 || out->larger > 0) && !file && !turns)
         return rn_hint(rn_fail(RN_INVALID, "slower or larger than what?"),
-                       "--compare OLD.json names older results");
+                       "--against OTHER measures another model in turns, --compare OLD.json names "
+                       "older results");
+    if (file && turns)
+        return rn_fail(RN_INVALID, "--against and --compare both say what to compare with");
     return RN_OK;
 }
 
-rn_status report_bench(const invocation *in, const rn_bench_results *results) {
+bool bench_has_other(const invocation *in) {
+    return rn_settings_text(in->settings, "against")[0] ||
+           rn_settings_text(in->settings, "against-program")[0];
+}
+
+rn_status report_bench(const invocation *in, const rn_bench_results *other,
+                       const rn_bench_results *results) {
     const char *old = rn_settings_text(in->settings, "compare");
     rn_bench_limits limits = {0};
     rn_bench_results *before = NULL;
     rn_bench_changes *changes = NULL;
     RN_TRY(check_bench_limits(in, &limits));
-    if (!old[0]) return write_all(in, results, NULL);
-    rn_status s = rn_bench_results_read(old, &before);
-    if (s == RN_OK) s = rn_bench_compare(before, results, &limits, &changes);
+    if (!old[0] && !other) return write_all(in, results, NULL);
+    rn_status s = other ? RN_OK : rn_bench_results_read(old, &before);
+    if (s == RN_OK) s = rn_bench_compare(other ? other : before, results, &limits, &changes);
     if (s == RN_OK) s = write_all(in, results, changes);
     if (s == RN_OK && changes->failed_count) *in->exit_code = EXIT_WORSE;
     rn_bench_changes_destroy(changes);

@@ -140,7 +140,10 @@ void default_profile_name(const char *begin, const char *ending, char out[4096])
 
 // The table of ration bench, its other forms, and what changed since --compare; exit code 7 where a
 // variant is beyond --fail-if-slower or --fail-if-larger.
-rn_status report_bench(const invocation *in, const rn_bench_results *results);
+rn_status report_bench(const invocation *in, const rn_bench_results *other,
+                       const rn_bench_results *results);
+// --against or --against-program.
+bool bench_has_other(const invocation *in);
 // These two, checked before anything is measured.
 rn_status check_bench_limits(const invocation *in, rn_bench_limits *out);
 
