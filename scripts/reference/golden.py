@@ -5,7 +5,7 @@ A golden file is a safetensors file. What both sides can make themselves is not 
     random/NAME   f32 (3): stream, scale, offset. Element i of the tensor is offset + scale * (2 u - 1), each operation
                   rounded to f32, where u = (w >> 8) / 2^24 and w is word i % 4 of block i / 4 of that Philox4x32-10
                   stream under SEED (src/graph/philox.h): weights, states before training, inputs
-    input/NAME    i32: tokens, targets
+    input/NAME    i32: tokens, targets; f32
     output/NAME   what inference gives
     train/adamw   f64 (3): rate, eps, weight decay
     train/loss    f64 (3): before each of the three steps;  train/logits: before the first

@@ -91,7 +91,7 @@ const void *golden_tensor(golden *g, const char *name, uint64_t bytes) {
         read_as(g, random, RN_DTYPE_F32, description, 3);
         fill_random(description, (float *)m->data, bytes / sizeof(float));
     } else {
-        read_as(g, input, RN_DTYPE_I32, m->data, bytes / sizeof(int32_t));
+        read_as(g, input, input->dtype, m->data, bytes / sizeof(int32_t)); // i32 or f32
     }
     return m->data;
 }
@@ -258,7 +258,10 @@ void golden_check_inference(golden *g, const rn_recipe *recipe, const golden_run
     begin(&t, g, recipe, runner, rows);
     set_inputs(&t, more, more_count);
     assert_ok(runner->run(t.run));
-    check_output(&t, "output", "logits", 1e-5);
+    for (rn_value v = 1; v <= rn_graph_value_count(t.graph); v++) {
+        const rn_value_info *info = rn_graph_value(t.graph, v);
+        if (info->role == RN_ROLE_OUTPUT) check_output(&t, "output", info->name, 1e-5);
+    }
     end(&t);
 }
 

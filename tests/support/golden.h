@@ -62,7 +62,7 @@ typedef struct golden_input {
 } golden_input;
 
 // One run of an inference graph: inputs from the file, or from `more`, which comes first.
-// "logits" must be within 1e-5 by norm of PyTorch's.
+// Each output must be within 1e-5 by norm of PyTorch's.
 void golden_check_inference(golden *g, const rn_recipe *recipe, const golden_runner *runner,
                             uint64_t rows, const golden_input *more, size_t more_count);
 

@@ -1,0 +1,218 @@
+// image_parts.c — see image_parts.h.
+#include "model/image/image_parts.h"
+
+#include "graph/weight_rows.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+rn_image_name rn_image_named(const char *format, ...) {
+    rn_image_name name;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name.text, sizeof name.text, format, args);
+    va_end(args);
+    return name;
+}
+
+rn_shape rn_image_shape(const rn_image_builder *b, rn_value value) {
+    return value == RN_NO_VALUE ? (rn_shape){0} : rn_graph_value(b->g, value)->shape;
+}
+
+// ---- weights ------------------------------------------------------------------------------------
+
+static bool find_place(const rn_image_builder *b, const char *name, rn_image_place *out) {
+    *out = (rn_image_place){.dtype = RN_DTYPE_F32};
+    if (b->files) return b->files->place(b->files->self, name, out);
+    return true;
+}
+
+bool rn_image_has(const rn_image_builder *b, const char *name) {
+    rn_image_place place;
+    return find_place(b, name, &place);
+}
+
+// Rows [first, first + count) of a weight with `rows` of them in all; a part has a name of its own.
+static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
+                           uint64_t rows) {
+    rn_image_place place;
+    if (!find_place(b, name, &place)) snprintf(place.tensor, sizeof place.tensor, "%s", name);
+    uint64_t count = shape.rank ? shape.dims[0] : 1;
+    bool whole = place.tensor_rows == 0 && count == rows;
+    bool renamed = place.tensor[0] && strcmp(place.tensor, name) != 0;
+    if (whole && !renamed) return rn_graph_weight(b->g, name, place.dtype, shape);
+    rn_image_name part = rn_image_named("%s", name);
+    if (count != rows)
+        part = rn_image_named("%s[%llu:%llu]", name, (unsigned long long)first,
+                              (unsigned long long)(first + count));
+    return rn_graph_weight_rows(b->g, part.text, place.dtype, shape,
+                                place.tensor[0] ? place.tensor : name, place.first_row + first,
+                                place.tensor_rows ? place.tensor_rows : rows);
+}
+
+rn_value rn_image_weight(rn_image_builder *b, const char *name, rn_shape shape) {
+    return add_weight(b, name, shape, 0, shape.rank ? shape.dims[0] : 1);
+}
+
+static rn_value widen(rn_image_builder *b, rn_value w) {
+    bool is_f32 = w == RN_NO_VALUE || rn_graph_value(b->g, w)->dtype == RN_DTYPE_F32;
+    return is_f32 ? w : rn_op_cast(b->g, w, RN_DTYPE_F32);
+}
+
+rn_value rn_image_vector(rn_image_builder *b, const char *name, const char *part, rn_shape shape) {
+    return widen(b, rn_image_weight(b, rn_image_named("%s.%s", name, part).text, shape));
+}
+
+static rn_value add_bias(rn_image_builder *b, const char *name, uint64_t first, uint64_t count,
+                         uint64_t rows, rn_image_bias bias) {
+    if (bias == RN_IMAGE_NO_BIAS) return RN_NO_VALUE;
+    rn_image_name text = rn_image_named("%s.bias", name);
+    return widen(b, add_weight(b, text.text, RN_SHAPE(count), first, rows));
+}
+
+static const rn_low_rank *addition_of(const rn_image_builder *b, const char *weight,
+                                      uint32_t index) {
+    return b->files && b->files->addition ? b->files->addition(b->files->self, weight, index)
+                                          : NULL;
+}
+
+// ---- convolutions -------------------------------------------------------------------------------
+
+static rn_conv2d_attrs conv_attrs(rn_image_conv_kind kind) {
+    static const rn_conv2d_attrs attrs[] = {
+        [RN_CONV_1] = {1, 1, 0, 0, 0, 0},
+        [RN_CONV_3] = {1, 1, 1, 1, 1, 1},
+        [RN_CONV_7] = {1, 1, 3, 3, 3, 3},
+        [RN_CONV_HALVE] = {2, 2, 1, 1, 1, 1},
+        [RN_CONV_HALVE_BEHIND] = {2, 2, 0, 0, 1, 1},
+    };
+    return attrs[kind];
+}
+
+static uint64_t conv_size(rn_image_conv_kind kind) {
+    return kind == RN_CONV_1 ? 1 : kind == RN_CONV_7 ? 7 : 3;
+}
+
+rn_value rn_image_conv_as(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
+                          uint64_t out, rn_image_conv_kind kind, rn_image_bias bias) {
+    uint64_t size = conv_size(kind);
+    rn_image_name text = rn_image_named("%s.weight", name);
+    rn_value w = rn_image_weight(b, text.text, RN_SHAPE(out, in, size, size));
+    // Kernels of blocks (q8_0) are no kernels of a convolution: as files have them, in f32.
+    if (w != RN_NO_VALUE && rn_dtype_get(rn_graph_value(b->g, w)->dtype)->block_elements > 1)
+        w = rn_op_dequantize(b->g, w);
+    rn_value y = rn_op_conv2d(b->g, x, w, add_bias(b, name, 0, out, out, bias), conv_attrs(kind));
+    const rn_low_rank *more;
+    for (uint32_t i = 0; (more = addition_of(b, text.text, i)); i++) {
+        rn_value down =
+            rn_graph_weight(b->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in, size, size));
+        rn_value up =
+            rn_graph_weight(b->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank, 1, 1));
+        rn_value z = rn_op_conv2d(b->g, x, down, RN_NO_VALUE, conv_attrs(kind));
+        if (more->scale != 0) z = rn_op_scale(b->g, z, more->scale, 0);
+        y = rn_op_add(b->g, y, rn_op_conv2d(b->g, z, up, RN_NO_VALUE, conv_attrs(RN_CONV_1)));
+    }
+    return y;
+}
+
+rn_value rn_image_conv(rn_image_builder *b, rn_value x, const char *name, uint64_t in, uint64_t out,
+                       rn_image_conv_kind kind) {
+    return rn_image_conv_as(b, x, name, in, out, kind, RN_IMAGE_BIAS);
+}
+
+// ---- linear layers ------------------------------------------------------------------------------
+
+rn_value rn_image_linear_part(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
+                              uint64_t out, uint64_t first, uint64_t count, rn_image_bias bias) {
+    rn_image_name text = rn_image_named("%s.weight", name);
+    rn_value w = add_weight(b, text.text, RN_SHAPE(count, in), first, out);
+    rn_value y = rn_op_matmul(b->g, x, w, add_bias(b, name, first, count, out, bias));
+    const rn_low_rank *more;
+    for (uint32_t i = 0; (more = addition_of(b, text.text, i)); i++) {
+        // Parts of one layer share the product by `down`, which has one name.
+        rn_value down = rn_graph_find(b->g, RN_ROLE_WEIGHT, more->down);
+        if (down == RN_NO_VALUE)
+            down = rn_graph_weight(b->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
+        rn_value z = rn_op_matmul(b->g, x, down, RN_NO_VALUE);
+        if (more->scale != 0) z = rn_op_scale(b->g, z, more->scale, 0);
+        rn_value up;
+        if (count == out) {
+            up = rn_graph_weight(b->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
+        } else {
+            rn_image_name rows =
+                rn_image_named("%s[%llu:%llu]", more->up, (unsigned long long)first,
+                               (unsigned long long)(first + count));
+            up = rn_graph_weight_rows(b->g, rows.text, RN_DTYPE_F32, RN_SHAPE(count, more->rank),
+                                      more->up, first, out);
+        }
+        y = rn_op_add(b->g, y, rn_op_matmul(b->g, z, up, RN_NO_VALUE));
+    }
+    return y;
+}
+
+rn_value rn_image_linear(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
+                         uint64_t out, rn_image_bias bias) {
+    return rn_image_linear_part(b, x, name, in, out, 0, out, bias);
+}
+
+rn_value rn_image_embed(rn_image_builder *b, rn_value x, const char *name, const char *first,
+                        const char *second, uint64_t in, uint64_t out) {
+    x = rn_image_linear(b, x, rn_image_named("%s.%s", name, first).text, in, out, RN_IMAGE_BIAS);
+    return rn_image_linear(b, rn_op_silu(b->g, x), rn_image_named("%s.%s", name, second).text, out,
+                           out, RN_IMAGE_BIAS);
+}
+
+// ---- norms --------------------------------------------------------------------------------------
+
+rn_value rn_image_group_norm(rn_image_builder *b, rn_value x, const char *name, uint64_t channels,
+                             rn_group_norm_attrs attrs) {
+    rn_value weight = rn_image_vector(b, name, "weight", RN_SHAPE(channels));
+    rn_value bias = rn_image_vector(b, name, "bias", RN_SHAPE(channels));
+    return rn_op_group_norm(b->g, x, weight, bias, attrs);
+}
+
+rn_value rn_image_layer_norm(rn_image_builder *b, rn_value x, const char *name, uint64_t channels,
+                             float eps) {
+    rn_value weight = rn_image_vector(b, name, "weight", RN_SHAPE(channels));
+    rn_value bias = rn_image_vector(b, name, "bias", RN_SHAPE(channels));
+    return rn_op_layernorm(b->g, x, weight, bias, eps);
+}
+
+rn_value rn_image_rms_norm(rn_image_builder *b, rn_value x, const char *name, uint64_t channels,
+                           float eps) {
+    return rn_op_rmsnorm(b->g, x, rn_image_vector(b, name, "weight", RN_SHAPE(channels)), eps);
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+
+rn_value rn_image_split_heads(rn_image_builder *b, rn_value x, uint64_t heads) {
+    rn_shape s = rn_image_shape(b, x);
+    return rn_op_reshape(b->g, x, RN_SHAPE(s.dims[0], s.dims[1], heads, s.dims[2] / heads));
+}
+
+rn_value rn_image_join_heads(rn_image_builder *b, rn_value x) {
+    rn_shape s = rn_image_shape(b, x);
+    return rn_op_reshape(b->g, x, RN_SHAPE(s.dims[0], s.dims[1], s.dims[2] * s.dims[3]));
+}
+
+rn_value rn_image_attend(rn_image_builder *b, rn_value q, rn_value k, rn_value v, uint64_t heads,
+                         rn_attention_attrs attrs) {
+    q = rn_image_split_heads(b, q, heads);
+    k = rn_image_split_heads(b, k, heads);
+    v = rn_image_split_heads(b, v, heads);
+    return rn_image_join_heads(b, rn_op_attention(b->g, q, k, v, RN_NO_VALUE, attrs));
+}
+
+// ---- times --------------------------------------------------------------------------------------
+
+void rn_sinusoid(float t, uint32_t dim, float *out) {
+    uint32_t half = dim / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        float frequency = expf(-logf(10000.0f) * (float)i / (float)half);
+        out[i] = cosf(t * frequency);
+        out[half + i] = sinf(t * frequency);
+    }
+    if (dim % 2) out[dim - 1] = 0;
+}
