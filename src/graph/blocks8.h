@@ -21,6 +21,7 @@ typedef struct rn_step8 {
     float pace, floor; // AdamW: -rate c2 / c1 and eps c2, with c1 = 1 - beta1^t, c2 = sqrt(1 -
                        // beta2^t); Lion: pace is the rate
     float keep;        // 1 - rate decay
+    const rn_state_steps *steps; // codes are looked up there; NULL: searched for
 } rn_step8;
 
 static inline rn_step8 rn_adamw8_step(const rn_adamw_attrs *a, const rn_scalar *scalars) {
@@ -54,6 +55,31 @@ static inline float rn_largest8(const float *x, uint32_t n) {
     return most;
 }
 
+// |x| / magnitude as bits. Of a NaN, which nobody reads, those of 1.
+static inline uint32_t rn_share8(float x, float magnitude) {
+    rn_float_bits share = {.value = fabsf(x) / magnitude};
+    return share.bits < 0x3F800000u ? share.bits : 0x3F800000u;
+}
+
+// The codes of x (n) by the tables, where the magnitude is a normal number.
+static inline void rn_encode8(const float *x, float magnitude, uint32_t n, bool has_sign,
+                              const rn_state_steps *steps, uint8_t *codes) {
+    bool normal = magnitude >= 0x1p-126f && magnitude < INFINITY;
+    if (!steps || !normal) {
+        for (uint32_t i = 0; i < n; i++)
+            codes[i] = has_sign ? rn_state_code_signed(x[i], magnitude)
+                                : rn_state_code_unsigned(x[i], magnitude);
+    } else if (has_sign) {
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t code = rn_state_look(steps->with_sign, rn_share8(x[i], magnitude)) >> 16;
+            codes[i] = (uint8_t)rn_state_mirror(code, __builtin_signbit(x[i]));
+        }
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            codes[i] = (uint8_t)(rn_state_look(steps->without, rn_share8(x[i], magnitude)) >> 16);
+    }
+}
+
 // w (n), g (n), codes (n), one scale each; n is at most RN_STATE_BLOCK.
 static inline void rn_adamw8_block(float *w, const float *g, uint8_t *m_codes, float *m_scale,
                                    uint8_t *v_codes, float *v_scale, uint32_t n,
@@ -72,10 +98,8 @@ static inline void rn_adamw8_block(float *w, const float *g, uint8_t *m_codes, f
     }
     *m_scale = rn_largest8(m, n);
     *v_scale = rn_largest8(v, n);
-    for (uint32_t i = 0; i < n; i++) {
-        m_codes[i] = rn_state_code_signed(m[i], *m_scale);
-        v_codes[i] = rn_state_code_unsigned(v[i], *v_scale);
-    }
+    rn_encode8(m, *m_scale, n, true, s->steps, m_codes);
+    rn_encode8(v, *v_scale, n, false, s->steps, v_codes);
 }
 
 static inline void rn_lion8_block(float *w, const float *g, uint8_t *m_codes, float *m_scale,
@@ -90,8 +114,7 @@ static inline void rn_lion8_block(float *w, const float *g, uint8_t *m_codes, fl
         w[i] = finite ? w[i] * s->keep - sign : w[i];
     }
     *m_scale = rn_largest8(m, n);
-    for (uint32_t i = 0; i < n; i++)
-        m_codes[i] = rn_state_code_signed(m[i], *m_scale);
+    rn_encode8(m, *m_scale, n, true, s->steps, m_codes);
 }
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef RN_GRAPH_STATE_CODES_H
 #define RN_GRAPH_STATE_CODES_H
 
-#include <stdint.h>
+#include "graph/state_steps.h"
 
 enum { RN_STATE_CODES = 256 };
 
@@ -47,5 +47,11 @@ static inline uint8_t rn_state_code_signed(float value, float magnitude) {
 static inline uint8_t rn_state_code_unsigned(float value, float magnitude) {
     return rn_state_code(rn_state_unsigned, 0, value / magnitude);
 }
+
+// The same by tables, of which there is one a process.
+typedef struct rn_state_steps {
+    uint32_t with_sign[RN_STATE_BUCKETS], without[RN_STATE_BUCKETS];
+} rn_state_steps;
+const rn_state_steps *rn_state_steps_get(void);
 
 #endif

@@ -221,6 +221,7 @@ rn_status rn_cpu_adamw8(const rn_call *call) {
     if (rn_update_skips(call, 6)) return RN_OK;
     work8 w = {call, rn_adamw8_step(a, call->scalars),
                rn_update_noise(call, a->seed, a->step, a->stream)};
+    w.step.steps = rn_state_steps_get();
     each_span(call, task8, &w);
     return RN_OK;
 }
@@ -230,6 +231,7 @@ rn_status rn_cpu_lion8(const rn_call *call) {
     if (rn_update_skips(call, 4)) return RN_OK;
     work8 w = {call, rn_lion8_step(a, call->scalars),
                rn_update_noise(call, a->seed, a->step, a->stream)};
+    w.step.steps = rn_state_steps_get();
     each_span(call, task8, &w);
     return RN_OK;
 }

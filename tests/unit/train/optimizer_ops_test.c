@@ -146,6 +146,32 @@ static void codes_are_the_nearest_entries(void **state) {
     }
 }
 
+// Both ways to a code agree where codes change, and from there to the next change.
+static void tables_have_the_codes_of_the_search(void **state) {
+    (void)state;
+    const rn_state_steps *steps = rn_state_steps_get();
+    for (uint32_t at = 0; at <= 0x3F800000u; at += at < 0x33000000u ? 99991 : 251)
+        for (uint32_t bits = at; bits <= at + 1; bits++) {
+            rn_float_bits x = {.bits = bits < 0x3F800000u ? bits : 0x3F800000u};
+            uint32_t of = rn_state_look(steps->with_sign, x.bits) >> 16;
+            assert_int_equal(rn_state_mirror(of, false), rn_state_code_signed(x.value, 1));
+            assert_int_equal(rn_state_mirror(of, true), rn_state_code_signed(-x.value, 1));
+            of = rn_state_look(steps->without, x.bits) >> 16;
+            assert_int_equal(of, rn_state_code_unsigned(x.value, 1));
+        }
+    for (uint32_t code = 0; code < 255; code++)
+        for (uint32_t near = 0; near < 3; near++) { // the last that has it, its neighbours
+            rn_float_bits x = {.bits = rn_state_middle(rn_state_unsigned, code) - 1 + near};
+            uint32_t of = rn_state_look(steps->without, x.bits) >> 16;
+            assert_int_equal(of, rn_state_code_unsigned(x.value, 1));
+            if (code < 127) continue;
+            x.bits = rn_state_middle(rn_state_signed, code) - 1 + near;
+            of = rn_state_look(steps->with_sign, x.bits) >> 16;
+            assert_int_equal(rn_state_mirror(of, false), rn_state_code_signed(x.value, 1));
+            assert_int_equal(rn_state_mirror(of, true), rn_state_code_signed(-x.value, 1));
+        }
+}
+
 static void check_close(const char *optimizer, rn_shape shape, const char *name, double most) {
     rn_checkpoint *golden = open_golden();
     static float must[SIZE];
@@ -270,6 +296,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_bit_states_are_those_of_bitsandbytes),
         cmocka_unit_test(codes_are_the_nearest_entries),
+        cmocka_unit_test(tables_have_the_codes_of_the_search),
         cmocka_unit_test(adafactor_follows_transformers),
         cmocka_unit_test(muon_follows_its_formula),
         cmocka_unit_test(a_guard_that_is_not_finite_keeps_everything),
