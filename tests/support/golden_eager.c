@@ -33,8 +33,7 @@ static rn_status set_weights(eager_run *r, const rn_weight_source *weights) {
         assert_true(rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes));
         uint64_t rows = info->tensor ? info->shape.dims[0] : 1;
         uint64_t whole = bytes / rows * (info->tensor ? info->tensor_rows : 1);
-        const char *data =
-            weights->find(weights->self, rn_weight_tensor(info), info->dtype, whole);
+        const char *data = weights->find(weights->self, rn_weight_tensor(info), info->dtype, whole);
         if (!data) return rn_fail(RN_NOT_FOUND, "no weight '%s'", info->name);
         data += bytes / rows * info->first_row;
         RN_TRY(rn_eager_set(r->eager, v, data, bytes));

@@ -109,7 +109,7 @@ typedef struct rn_pixel_ddpm_config {
     uint32_t frequencies, time_hidden;
     uint32_t rows;
 } rn_pixel_ddpm_config;
-// "sample" (ROWS, size, size, channels), "time" (ROWS, 2 * frequencies): sines, then cosines of
+// "sample" (ROWS, size, size, channels), "time" (ROWS, 2 * frequencies): sines, then cosines - 1 of
 // t * frequency -> "noise".
 RN_MUST_USE rn_status rn_pixel_ddpm_recipe(const rn_pixel_ddpm_config *config, rn_recipe *out);
 

@@ -47,8 +47,9 @@ static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape
     if (count != rows)
         part = rn_image_named("%s[%llu:%llu]", name, (unsigned long long)first,
                               (unsigned long long)(first + count));
+    uint64_t from = place.swapped ? (first + rows / 2) % rows : first;
     return rn_graph_weight_rows(b->g, part.text, place.dtype, shape,
-                                place.tensor[0] ? place.tensor : name, place.first_row + first,
+                                place.tensor[0] ? place.tensor : name, place.first_row + from,
                                 place.tensor_rows ? place.tensor_rows : rows);
 }
 
@@ -95,14 +96,21 @@ static uint64_t conv_size(rn_image_conv_kind kind) {
     return kind == RN_CONV_1 ? 1 : kind == RN_CONV_7 ? 7 : 3;
 }
 
+// Kernels of a convolution are f32, f16 or bf16; quantised ones are widened as a whole.
+static rn_value as_kernel(rn_image_builder *b, rn_value w) {
+    if (w == RN_NO_VALUE) return w;
+    rn_dtype dtype = rn_graph_value(b->g, w)->dtype;
+    if (dtype == RN_DTYPE_F32 || dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16) return w;
+    return rn_dtype_get(dtype)->block_elements > 1 ? rn_op_dequantize(b->g, w)
+                                                   : rn_op_cast(b->g, w, RN_DTYPE_F32);
+}
+
 rn_value rn_image_conv_as(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
                           uint64_t out, rn_image_conv_kind kind, rn_image_bias bias) {
     uint64_t size = conv_size(kind);
     rn_image_name text = rn_image_named("%s.weight", name);
     rn_value w = rn_image_weight(b, text.text, RN_SHAPE(out, in, size, size));
-    // Kernels of blocks (q8_0) are no kernels of a convolution: as files have them, in f32.
-    if (w != RN_NO_VALUE && rn_dtype_get(rn_graph_value(b->g, w)->dtype)->block_elements > 1)
-        w = rn_op_dequantize(b->g, w);
+    w = as_kernel(b, w);
     rn_value y = rn_op_conv2d(b->g, x, w, add_bias(b, name, 0, out, out, bias), conv_attrs(kind));
     const rn_low_rank *more;
     for (uint32_t i = 0; (more = addition_of(b, text.text, i)); i++) {
@@ -127,8 +135,12 @@ rn_value rn_image_conv(rn_image_builder *b, rn_value x, const char *name, uint64
 rn_value rn_image_linear_part(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
                               uint64_t out, uint64_t first, uint64_t count, rn_image_bias bias) {
     rn_image_name text = rn_image_named("%s.weight", name);
-    rn_value w = add_weight(b, text.text, RN_SHAPE(count, in), first, out);
-    rn_value y = rn_op_matmul(b->g, x, w, add_bias(b, name, first, count, out, bias));
+    rn_image_place place;
+    bool turned = find_place(b, text.text, &place) && place.turned;
+    rn_value w = turned ? add_weight(b, text.text, RN_SHAPE(in, count), 0, in)
+                        : add_weight(b, text.text, RN_SHAPE(count, in), first, out);
+    rn_value y = rn_op_matmul_as(b->g, x, w, add_bias(b, name, first, count, out, bias),
+                                 (rn_matmul_attrs){.transpose_w = turned});
     const rn_low_rank *more;
     for (uint32_t i = 0; (more = addition_of(b, text.text, i)); i++) {
         // Parts of one layer share the product by `down`, which has one name.

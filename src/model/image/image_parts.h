@@ -24,6 +24,8 @@ typedef struct rn_image_place {
     char tensor[RN_IMAGE_NAME]; // the file's name for it, or for what it is some rows of
     uint64_t first_row;
     uint64_t tensor_rows; // of that tensor; 0: the weight is all of it
+    bool turned;          // a matrix that lies there as (in, out)
+    bool swapped;         // its second half comes first there
 } rn_image_place;
 
 // What a graph must know of its weights' files. They outlive the recipe.
