@@ -11,7 +11,7 @@ import sys
 
 from transformers import PreTrainedTokenizerFast
 
-# Answers are marked; the reader under test has no use for the marks.
+# The reader is tested with this template, and without its marks.
 TEMPLATE = ("{% for m in messages %}[{{ m['role'] }}]{% if m['role'] == 'assistant' %}{% generation %}"
             " {{ m['content'] }}{% endgeneration %}{% else %} {{ m['content'] }}{% endif %}{% endfor %}"
             "{% if add_generation_prompt %}[assistant]{% endif %}")

@@ -53,6 +53,13 @@ static rn_status hash_source(const char *path, rn_sha256 *hash) {
     return s;
 }
 
+static bool marks_answers(rn_str source) {
+    static const rn_str word = {"endgeneration", sizeof "endgeneration" - 1};
+    for (size_t at = 0; at + word.bytes <= source.bytes; at++)
+        if (memcmp(source.data + at, word.data, word.bytes) == 0) return true;
+    return false;
+}
+
 static rn_status find_key(const char *path, const rn_train_data_options *o, uint8_t key[32]) {
     const rn_tokenizer_info *info = rn_tokenizer_get_info(o->tokenizer);
     uint64_t settings[] = {o->tokens, o->too_long,      info->vocab_size, info->begin,
@@ -68,6 +75,7 @@ static rn_status find_key(const char *path, const rn_train_data_options *o, uint
         if (bytes) rn_sha256_add(&hash, text.data, text.bytes);
     }
     if (o->chat_template.bytes) rn_sha256_add(&hash, o->chat_template.data, o->chat_template.bytes);
+    if (marks_answers(o->chat_template)) rn_sha256_add(&hash, "marks", 5); // earlier: not heeded
     RN_TRY(hash_source(path, &hash));
     rn_sha256_end(&hash, key);
     return RN_OK;

@@ -1,6 +1,7 @@
 // data_line.c — a line of JSON to a sample.
 //
-// What of a chat is learned is found by rendering it up to each answer: the tokens before an answer
+// What of a chat is learned is what its template marks by {% generation %}. Where it has no marks,
+// it is found by rendering it up to each answer: the tokens before an answer
 // (with the beginning of a turn that asks for one) must begin the tokens up to its end, and those
 // the whole. Between the two lies the answer; what the template writes behind the token that ends a
 // turn is not learned. A template that rewrites earlier turns is refused: there the question has no
@@ -10,6 +11,7 @@
 #include "base/str.h"
 #include "io/json_read.h"
 #include "memory/account.h"
+#include "text/chat_text.h"
 
 enum { MOST_MESSAGES = 4096 };
 
@@ -205,19 +207,34 @@ static rn_status mark_answer(const line *l, size_t message, const rn_tokens *all
     return s;
 }
 
+// As the template marks them by {% generation %}; where it does not, answer by answer.
+static rn_status mark(const line *l, const rn_tokens *all, const rn_buffer *spans, bool *learned) {
+    const rn_chat_span *list = (const void *)spans->data;
+    size_t count = spans->bytes / sizeof *list;
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = list[s].begin; i < list[s].end; i++)
+            learned[i] = true;
+    for (size_t i = 0; count == 0 && i < l->count; i++)
+        if (rn_str_equal(l->messages[i].role, RN_STR("assistant")))
+            RN_TRY(mark_answer(l, i, all, learned));
+    return RN_OK;
+}
+
 static rn_status make_chat(line *l, rn_tokens *out) {
     rn_tokens all = {0};
+    rn_buffer spans = {0};
     void *learned = NULL;
     if (!l->maker->chat_template)
         return rn_hint(
             rn_fail(RN_UNSUPPORTED, "this is a chat, and the model has no chat template"),
             "use prompt and completion, or text");
     RN_TRY(check_roles(l));
-    rn_status s = encode_chat(l, l->count, false, &all);
+    rn_chat chat = {.messages = l->messages, .count = l->count};
+    rn_status s =
+        rn_chat_encode_spans(l->maker->chat_template, l->maker->tokenizer, &chat, &all, &spans);
     if (s == RN_OK) s = rn_arena_array(&l->maker->memory, all.count, sizeof(bool), &learned);
-    for (size_t i = 0; s == RN_OK && i < l->count; i++)
-        if (rn_str_equal(l->messages[i].role, RN_STR("assistant")))
-            s = mark_answer(l, i, &all, learned);
+    if (s == RN_OK) s = mark(l, &all, &spans, learned);
+    rn_buffer_free(&spans);
     for (size_t i = 0; s == RN_OK && i < all.count; i++)
         s = rn_tokens_push(out, all.ids[i] | (((bool *)learned)[i] ? RN_DATA_LEARNED : 0));
     rn_tokens_free(&all);

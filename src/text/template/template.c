@@ -109,10 +109,11 @@ rn_status rn_chat_text_make(const rn_chat_template *chat_template, const rn_chat
     rn_arena_init(&run.arena, RN_HOST_OTHER, 0);
     rn_buffer_init(&run.out, RN_HOST_OTHER, RN_JINJA_MAX_OUTPUT_BYTES);
     rn_buffer_init(&run.taint, RN_HOST_OTHER, rn_taint_bytes(RN_JINJA_MAX_OUTPUT_BYTES));
+    rn_buffer_init(&run.spans, RN_HOST_OTHER, RN_JINJA_MAX_OUTPUT_BYTES);
     rn_status s = set_variables(&run, chat);
     if (s == RN_OK) s = rn_jinja_execute(&run, chat_template->body);
     rn_arena_free_all(&run.arena);
-    *out = (rn_chat_text){run.out, run.taint};
+    *out = (rn_chat_text){run.out, run.taint, run.spans, run.spans_lost};
     if (s != RN_OK) rn_chat_text_free(out);
     return s;
 }
@@ -120,6 +121,7 @@ rn_status rn_chat_text_make(const rn_chat_template *chat_template, const rn_chat
 void rn_chat_text_free(rn_chat_text *text) {
     rn_buffer_free(&text->text);
     rn_buffer_free(&text->taint);
+    rn_buffer_free(&text->spans);
 }
 
 rn_status rn_chat_template_render(const rn_chat_template *chat_template, const rn_chat *chat,

@@ -2,6 +2,8 @@
 // their own: what an `if` sets stays set.
 #include "text/template/template_run.h"
 
+#include "text/chat_text.h"
+
 static rn_status unpack(rn_jinja_run *run, const rn_jinja_node *targets, rn_jinja_value value) {
     rn_jinja_iterator walk;
     rn_jinja_list *items = NULL;
@@ -99,6 +101,14 @@ static rn_status run_capture(rn_jinja_run *run, const rn_jinja_node *node) {
     return rn_jinja_print(run, text);
 }
 
+// {% generation %}: what the assistant says, for trainings.
+static rn_status run_generation(rn_jinja_run *run, const rn_jinja_node *node) {
+    rn_chat_span span = {.begin = run->out.bytes};
+    RN_TRY(run_capture(run, node));
+    span.end = run->out.bytes;
+    return span.end > span.begin ? rn_buffer_append(&run->spans, &span, sizeof span) : RN_OK;
+}
+
 static rn_status run_print(rn_jinja_run *run, const rn_jinja_node *node) {
     rn_jinja_value value = rn_jinja_none();
     RN_TRY(rn_jinja_evaluate(run, node->left, &value));
@@ -124,8 +134,9 @@ static rn_status run_statement(rn_jinja_run *run, const rn_jinja_node *node) {
     case RN_NODE_MACRO:
         return define_macro(run, node);
     case RN_NODE_FILTER_BLOCK:
-    case RN_NODE_GENERATION:
         return run_capture(run, node);
+    case RN_NODE_GENERATION:
+        return run_generation(run, node);
     case RN_NODE_BREAK:
     case RN_NODE_CONTINUE:
         run->flow = node->kind == RN_NODE_BREAK ? RN_JINJA_BREAK : RN_JINJA_CONTINUE;

@@ -1,6 +1,8 @@
 // template_run.c — what a rendering may take, and where its names live.
 #include "text/template/template_run.h"
 
+#include "text/chat_text.h"
+
 #include "base/checked.h"
 #include "text/template/template_builtin.h"
 
@@ -137,10 +139,20 @@ rn_status rn_jinja_write(rn_jinja_run *run, rn_str text) {
     return RN_OK;
 }
 
+// Spans of what is taken back are no longer anywhere.
+static void lose_spans(rn_jinja_run *run, size_t mark) {
+    const rn_chat_span *spans = (const void *)run->spans.data;
+    while (run->spans.bytes && spans[run->spans.bytes / sizeof *spans - 1].end > mark) {
+        run->spans.bytes -= sizeof *spans;
+        run->spans_lost = true;
+    }
+}
+
 rn_status rn_jinja_take(rn_jinja_run *run, size_t mark, rn_str *out) {
     size_t bytes = run->out.bytes - mark;
     rn_jinja_made made;
     *out = (rn_str){"", 0};
+    lose_spans(run, mark);
     if (bytes == 0) return RN_OK;
     RN_TRY(rn_jinja_make_text(run, bytes, &made));
     memcpy(made.text, run->out.data + mark, bytes);

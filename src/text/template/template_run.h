@@ -54,6 +54,8 @@ struct rn_jinja_run {
     uint32_t at;            // the place in the source that is being evaluated
     uint64_t steps;
     int depth;
+    rn_buffer spans;   // rn_chat_span, of `out`: what stands between generation and endgeneration
+    bool spans_lost;   // one was printed into a value, whose place nobody knows
     size_t most_bytes; // see rn_chat; 0: the limits below
     int64_t now;       // see rn_chat; 0: strftime_now is undefined
 };

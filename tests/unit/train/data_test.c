@@ -102,11 +102,13 @@ static size_t read_list(const char *line, const char *key, int32_t *out) {
 // marks of answers.
 static void chats_are_those_of_transformers(void **state) {
     (void)state;
-#define GOLDEN(BEGIN, END)                                                                         \
-    "{% for m in messages %}[{{ m['role'] }}]" BEGIN " {{ m['content'] }}" END "{% endfor %}"      \
+#define GOLDEN(SAYS)                                                                               \
+    "{% for m in messages %}[{{ m['role'] }}]" SAYS "{% endfor %}"                                 \
     "{% if add_generation_prompt %}[assistant]{% endif %}"
-    static const char *const templates[] = {GOLDEN("", ""),
-                                            GOLDEN("{% generation %}", "{% endgeneration %}")};
+    static const char *const templates[] = {
+        GOLDEN(" {{ m['content'] }}"),
+        GOLDEN("{% if m['role'] == 'assistant' %}{% generation %} {{ m['content'] }}"
+               "{% endgeneration %}{% else %} {{ m['content'] }}{% endif %}")};
     size_t bytes = 0;
     char *text = test_read("tests/golden/train_chats.jsonl", &bytes);
     text[bytes - 1] = 0;
@@ -136,6 +138,46 @@ static void chats_are_those_of_transformers(void **state) {
         rn_train_data_close(data);
     }
     free(text);
+}
+
+// Marks are heeded where rendering up to an answer would be refused, and may mark anything.
+static void marks_of_the_template_come_first(void **state) {
+    (void)state;
+    static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Tom?\"}, "
+                               "{\"role\": \"assistant\", \"content\": \"He ran.\"}]}";
+    static const struct {
+        const char *source, *learned, *refused;
+    } rows[] = {
+        {"{% for m in messages %}{{ m.content if not loop.last else '' }}{% generation %}"
+         "{{ m.content if loop.last else '' }}{% endgeneration %} end{% endfor %}",
+         "He ran.", NULL},
+        {"{% macro say(m) %}{% generation %}{{ m.content }}{% endgeneration %}{% endmacro %}"
+         "{% for m in messages %}{{ say(m) }}{% endfor %}",
+         NULL, "in a macro"},
+        {"{% set all %}{% generation %}{{ messages[1].content }}{% endgeneration %}{% endset %}"
+         "{{ all }}",
+         NULL, "in a macro"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rn_train_data_options o = options_with(rows[i].source);
+        rn_train_data *data = NULL;
+        int32_t tokens[TOKENS], targets[TOKENS], documents[TOKENS], learned[TOKENS];
+        char text[256];
+        size_t count = 0;
+        rn_status s = open_text(line, &o, &data);
+        if (rows[i].refused) {
+            assert_int_equal(s, RN_UNSUPPORTED);
+            assert_non_null(strstr(rn_last_error()->message, rows[i].refused));
+            continue;
+        }
+        assert_ok(s);
+        assert_ok(rn_train_data_batch(data, RN_DATA_TRAIN, 0, 1, tokens, targets, documents));
+        for (int t = 0; t < TOKENS; t++)
+            if (targets[t] != -100) learned[count++] = targets[t];
+        decode(learned, count, text, sizeof text);
+        assert_string_equal(text, rows[i].learned);
+        rn_train_data_close(data);
+    }
 }
 
 // ---- what is wrong ------------------------------------------------------------------------------
@@ -288,6 +330,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_answers_are_learned, test_make_folder),
         cmocka_unit_test_setup(chats_are_those_of_transformers, test_make_folder),
+        cmocka_unit_test_setup(marks_of_the_template_come_first, test_make_folder),
         cmocka_unit_test_setup(what_is_wrong_is_named_with_its_line, test_make_folder),
         cmocka_unit_test_setup(long_samples_go_where_they_are_told, test_make_folder),
         cmocka_unit_test_setup(sequences_hold_every_sample_once, test_make_folder),
