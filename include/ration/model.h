@@ -42,6 +42,14 @@ typedef struct rn_model_options {
 RN_API RN_MUST_USE rn_status rn_model_open(const char *path, const rn_model_options *options,
                                            rn_model **out);
 RN_API void rn_model_close(rn_model *model);
+// Writes the model's files anew with the adapters that it was opened with in their matrices: a
+// folder where it is safetensors, a .gguf file where it is one. Matrices keep the numbers of their
+// file (sums are f32, then rounded); of quantised blocks f16 is written. Tensor by tensor: it holds
+// rn_model_merge_bytes beside the adapters. The files appear whole or not at all.
+// RN_INVALID: there are no adapters, `path` is the model's own folder, or a sum is not finite;
+// RN_UNSUPPORTED: files that have a matrix under another name or in another form.
+RN_API RN_MUST_USE rn_status rn_model_merge(const rn_model *model, const char *path);
+RN_API uint64_t rn_model_merge_bytes(const rn_model *model); // at most
 // The adapters with a name, from index 0 in the order of the options; NULL behind the last.
 RN_API const char *rn_model_adapter_name(const rn_model *model, size_t index);
 

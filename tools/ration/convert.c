@@ -253,8 +253,47 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
 }
 
+// ---- adapters -------------------------------------------------------------------------
+
+static rn_status write_merged(const invocation *in) {
+    rn_adapter adapters[MAX_ADAPTERS];
+    char paths[MAX_ADAPTERS][4096];
+    rn_model_options options = {.adapters = adapters, .without_tokenizer = true};
+    rn_model *model = NULL;
+    uint64_t budget = 0;
+    double begin = seconds_now();
+    if (rn_settings_text(in->settings, "to")[0])
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "--lora and --to are two conversions"),
+                       "merge first, then convert what came of it");
+    RN_TRY(read_adapters(in, adapters, paths, &options.adapter_count));
+    RN_TRY(read_buffers_budget(in, &budget));
+    RN_TRY(rn_budget_set_process(budget));
+    RN_TRY(rn_model_open(in->words[0], &options, &model));
+    rn_status s = rn_model_merge(model, in->words[1]);
+    rn_model_close(model);
+    RN_TRY(s);
+    uint64_t held = rn_ledger_total(RN_DEVICE_HOST).peak_bytes;
+    if (!in->json) {
+        printf("%s: merged in %.2f s, at most %s on the ledger\n", in->words[1],
+               seconds_now() - begin, rn_size_format(held).text);
+        return RN_OK;
+    }
+    rn_json json;
+    rn_json_begin(&json, rn_sink_file(stdout), true);
+    rn_json_object(&json, NULL);
+    rn_json_string(&json, "in", in->words[0]);
+    rn_json_string(&json, "out", in->words[1]);
+    rn_json_u64(&json, "adapters", options.adapter_count);
+    rn_json_u64(&json, "peak_bytes", held);
+    rn_json_u64(&json, "budget_bytes", budget);
+    rn_json_end(&json);
+    return rn_json_finish(&json);
+}
+
 static rn_status run(const invocation *in) {
     uint64_t budget = 0;
+    const char *const *adapters = NULL;
+    if (rn_settings_list(in->settings, "lora", &adapters) > 0) return write_merged(in);
     if (ends_with(in->words[1], ".onnx")) return write_onnx(in);
     display d = {.as_json = in->json,
                  .verbose = rn_settings_bool(in->settings, "verbose"),
@@ -295,6 +334,8 @@ const command convert_command = {
         "--to q4_k_m and its like are llama.cpp's file types and give its bytes. int8, int4,\n"
         "nf4, q8_0, q4_0 and mxfp4 leave embeddings, norms and vectors alone. Each tensor's\n"
         "error is reported (--verbose); quantising again what was quantised is said.\n"
+        "With --lora OUT is the model with the adapter in its matrices, a folder or a GGUF file\n"
+        "as IN is; quantised matrices that it touches become f16.\n"
         "OUT.onnx is the model as an ONNX graph, with weights of f32 in OUT.onnx.data.",
     .example = "ration convert models/llama-1b llama-1b.gguf --to q4_k_m --budget 256MiB",
     .min_words = 2,

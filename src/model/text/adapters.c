@@ -11,6 +11,8 @@
 #include "base/str.h"
 #include "memory/account.h"
 #include "model/text/decoder.h"
+#include "model/text/fields.h"
+#include "text/pattern.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +35,7 @@ typedef struct side {
 struct rn_addition {
     rn_low_rank low_rank; // what the graph is told
     char *weight;
+    rn_str module; // while reading, of PEFT's
     uint32_t file;
     side down, up;
     rn_addition *next;         // in the order of reading
@@ -44,10 +47,12 @@ typedef struct load {
     const rn_graph *graph;
     const rn_llama_config *config;
     rn_checkpoint *checkpoint;
-    rn_map pairs;  // the weight -> its addition by this adapter
-    float alpha;   // 0: the rank
-    uint32_t rank; // that the configuration says; 0: none
-    bool by_root;  // alpha / sqrt(rank)
+    rn_map pairs;       // the weight -> its addition by this adapter
+    float alpha;        // 0: the rank
+    uint32_t rank;      // that the configuration says; 0: none
+    rn_fields settings; // of adapter_config.json
+    bool has_settings;
+    bool by_root; // alpha / sqrt(rank)
     float scale;
     uint32_t choice; // as rn_low_rank
     bool gguf;       // llama.cpp's file: its names and its order of rows are those of GGUF models
@@ -187,6 +192,7 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
     else
         RN_TRY(add_addition(l, weight, &a));
     side *s = up ? &a->up : &a->down;
+    a->module = module;
     if (s->tensor) return refuse(t, "is there twice");
     if (t->rank != 2 || !rn_dtype_get(t->dtype)->is_float) return refuse(t, "is no float matrix");
     uint64_t rows = t->dims[transposed ? 1 : 0], cols = t->dims[transposed ? 0 : 1];
@@ -245,6 +251,57 @@ static rn_status name_side(rn_adapters *all, const rn_addition *a, const char *w
     return rn_map_add(&all->by_name, rn_str_from(copy), (uint64_t)(uintptr_t)s, NULL);
 }
 
+// ---- alpha_pattern ------------------------------------------------------------------------------
+
+// As PEFT: an expression that the module's name matches to its end, from a dot or its beginning.
+static rn_status matches(rn_str module, const char *expression, bool *out) {
+    char whole[4 * NAME_BYTES];
+    rn_pattern *pattern = NULL;
+    rn_matching matching = {0};
+    rn_match match = {0};
+    *out = false;
+    if ((size_t)snprintf(whole, sizeof whole, "\\A(?:.*\\.)?(?:%s)\\z", expression) >= sizeof whole)
+        return rn_fail(RN_UNSUPPORTED, "the expression '%.60s...' is too long", expression);
+    if (rn_pattern_compile(RN_HOST_OTHER, rn_str_from(whole), false, &pattern) != RN_OK)
+        return rn_fail(RN_UNSUPPORTED, "alpha_pattern: '%s' is no expression that is understood",
+                       expression);
+    rn_status s = rn_pattern_next(pattern, &matching, module, 0, false, &match);
+    rn_matching_free(&matching);
+    rn_pattern_destroy(pattern);
+    *out = s == RN_OK && match.found;
+    return s;
+}
+
+// The first in the file that matches counts; *order is that of the one found so far.
+static rn_status match_alpha(const load *l, rn_str module, const char *name, uint64_t *order,
+                             float *alpha) {
+    static const char prefix[] = "alpha_pattern.";
+    bool is = false;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return RN_OK;
+    const rn_field *field = rn_fields_find(&l->settings, name);
+    if (!field || field->order >= *order) return RN_OK;
+    RN_TRY(matches(module, name + sizeof prefix - 1, &is));
+    if (!is) return RN_OK;
+    *order = field->order;
+    return rn_fields_need_number(&l->settings, name, alpha);
+}
+
+static rn_status find_alpha(const load *l, rn_str module, float *out) {
+    const rn_field *list = l->has_settings ? rn_fields_find(&l->settings, "alpha_pattern") : NULL;
+    void *keys = NULL;
+    uint64_t found = UINT64_MAX;
+    *out = l->alpha;
+    if (!list || list->kind != RN_FIELD_LIST || list->count == 0) return RN_OK;
+    size_t most = l->settings.by_name.count;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, most, sizeof(char *), &keys));
+    size_t count = rn_map_keys(&l->settings.by_name, keys, most);
+    rn_status s = RN_OK;
+    for (size_t i = 0; s == RN_OK && i < count; i++)
+        s = match_alpha(l, module, ((const char **)keys)[i], &found, out);
+    rn_free(RN_HOST_OTHER, keys, most * sizeof(char *));
+    return s;
+}
+
 static rn_status read_addition(load *l, rn_addition *a) {
     const rn_tensor_info *have = a->down.tensor ? a->down.tensor : a->up.tensor;
     if (!a->down.tensor || !a->up.tensor) return refuse(have, "has no counterpart");
@@ -257,7 +314,9 @@ static rn_status read_addition(load *l, rn_addition *a) {
         return rn_fail(RN_CORRUPT, "the adapter's tensor '%.*s' has rank %llu, its settings say %u",
                        RN_STR_ARG(have->name), (unsigned long long)rank, l->rank);
     double by = l->by_root ? sqrt((double)rank) : (double)rank;
-    double scale = (double)l->scale * (l->alpha != 0 ? (double)l->alpha / by : 1);
+    float alpha = 0;
+    RN_TRY(find_alpha(l, a->module, &alpha));
+    double scale = (double)l->scale * (alpha != 0 ? (double)alpha / by : 1);
     RN_TRY(name_side(l->all, a, "down", &a->down));
     RN_TRY(name_side(l->all, a, "up", &a->up));
     uint64_t in = a->down.tensor->elements / rank, out = a->up.tensor->elements / rank;
@@ -276,10 +335,21 @@ static rn_status refuse_flag(const rn_fields *f, const char *name) {
     return on ? rn_fail(RN_UNSUPPORTED, "%s: '%s' is not built", f->source, name) : RN_OK;
 }
 
-static rn_status refuse_list(const rn_fields *f, const char *name) {
-    const rn_field *list = rn_fields_find(f, name);
-    if (!list || list->kind != RN_FIELD_LIST || list->count == 0) return RN_OK;
-    return rn_fail(RN_UNSUPPORTED, "%s: '%s' is not built", f->source, name);
+// First values that were taken out of the base's own matrices: the adapter alone is not what was
+// trained.
+static rn_status refuse_init(const rn_fields *f) {
+    static const char *const changing[] = {"pissa", "olora", "loftq", "corda", "lora_ga"};
+    const rn_field *init = rn_fields_find(f, "init_lora_weights");
+    if (!init || init->kind != RN_FIELD_TEXT) return RN_OK;
+    for (size_t i = 0; i < sizeof changing / sizeof *changing; i++)
+        if (rn_str_starts(init->text, rn_str_from(changing[i])))
+            return rn_hint(rn_fail(RN_UNSUPPORTED,
+                                   "%s: 'init_lora_weights' is '%.*s', which changed the base's "
+                                   "weights: with the original ones the adapter is wrong",
+                                   f->source, RN_STR_ARG(init->text)),
+                           "let PEFT save it as plain LoRA (path_initial_model_for_weight_"
+                           "conversion), or merge it there");
+    return RN_OK;
 }
 
 static rn_status read_settings(const rn_fields *f, load *l) {
@@ -291,7 +361,7 @@ static rn_status read_settings(const rn_fields *f, load *l) {
                        f->source, RN_STR_ARG(type), RN_STR_ARG(bias));
     RN_TRY(refuse_flag(f, "use_dora"));
     RN_TRY(refuse_flag(f, "fan_in_fan_out"));
-    RN_TRY(refuse_list(f, "alpha_pattern"));
+    RN_TRY(refuse_init(f));
     RN_TRY(rn_fields_bool(f, "use_rslora", &l->by_root));
     RN_TRY(rn_fields_number(f, "lora_alpha", &l->alpha));
     const rn_field *ranks = rn_fields_find(f, "rank_pattern"); // then tensors differ
@@ -305,14 +375,12 @@ static rn_status read_settings(const rn_fields *f, load *l) {
 // adapter_config.json in the folder, if there is one.
 static rn_status find_settings(const char *folder, load *l) {
     char path[PATH_MAX];
-    rn_fields fields;
     RN_TRY(rn_path_join(folder, "adapter_config.json", path, sizeof path));
     if (!rn_file_exists(path)) return RN_OK;
-    rn_fields_init(&fields, path);
-    rn_status s = rn_fields_read_file(&fields, path);
-    if (s == RN_OK) s = read_settings(&fields, l);
-    rn_fields_free(&fields);
-    return s;
+    rn_fields_init(&l->settings, "adapter_config.json");
+    l->has_settings = true;
+    RN_TRY(rn_fields_read_file(&l->settings, path));
+    return read_settings(&l->settings, l);
 }
 
 static rn_status read_gguf_settings(load *l) {
@@ -401,6 +469,7 @@ rn_status rn_adapters_load(rn_adapters *adapters, const rn_adapter *adapter, con
     if (s != RN_OK && !rn_last_error()->path[0])
         s = rn_error_locate(s, adapter->path, RN_NO_OFFSET);
     rn_checkpoint_close(l.checkpoint);
+    if (l.has_settings) rn_fields_free(&l.settings);
     rn_map_free(&l.pairs);
     adapters->file_count++;
     return s;

@@ -37,6 +37,7 @@ static rn_status add(rn_fields *fields, rn_str name, const rn_field *field, rn_f
                       &existing));
     if (existing)
         return rn_fail(RN_CORRUPT, "%s: '%.*s' is there twice", fields->source, RN_STR_ARG(name));
+    ((rn_field *)copy)->order = fields->by_name.count;
     if (out) *out = copy;
     return RN_OK;
 }

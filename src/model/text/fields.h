@@ -30,6 +30,7 @@ typedef struct rn_field {
     double number;  // NUMBER
     bool boolean;   // BOOL
     uint64_t count; // LIST: of its items
+    uint64_t order; // it is the so many-th that was read
 } rn_field;
 
 typedef struct rn_fields {
