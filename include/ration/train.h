@@ -133,6 +133,14 @@ typedef struct rn_trainer_options {
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
+// Another rank or alpha for some modules.
+typedef struct rn_lora_pattern {
+    const char *module; // `*` and `?` match; of a whole name or of what stands behind one of its
+                        // dots: "down_proj", "layers.0.*"
+    uint32_t rank;      // 0: as the others
+    float alpha;        // 0: as the others
+} rn_lora_pattern;
+
 // What is added to the weights of a model that is fine-tuned: W x + scale * B (A x), the scale
 // being alpha / rank.
 typedef struct rn_lora_options {
@@ -143,6 +151,14 @@ typedef struct rn_lora_options {
     // ("model.layers.0.mlp.*"); none: every matrix of the layers.
     const char *const *targets;
     size_t target_count;
+    // (pattern_count) rank_pattern and alpha_pattern of PEFT: the first that matches and says
+    // something counts.
+    const rn_lora_pattern *patterns;
+    size_t pattern_count;
+    // First values of A: "default" (also NULL; uniform, as PEFT begins) or "gaussian" (deviation 1
+    // / rank). B begins as 0. "loftq", "pissa", "olora", "corda", "eva" and "lora_ga", which look
+    // at the base or change it, are RN_UNSUPPORTED.
+    const char *init;
     uint64_t reserved[4]; // zero
 } rn_lora_options;
 

@@ -54,13 +54,28 @@ static uint64_t row_of(const export_job *e, const rn_lora_part *part, uint64_t r
     return row - in_head + in_head % 2 * (dims / 2) + in_head / 2;
 }
 
+// A GGUF file has one alpha for all, and none of the root: what differs is multiplied into B.
+static double gguf_alpha(const rn_lora *lora) {
+    return (double)lora->alpha * (lora->by_root ? sqrt((double)lora->rank) : 1);
+}
+
+static float factor_of(const export_job *e, const rn_lora_part *part) {
+    double rank = part->low_rank.rank, own = (double)part->alpha;
+    if (!e->gguf) return 1;
+    if (e->lora->by_root) own *= sqrt(rank);
+    return (float)(own / gguf_alpha(e->lora));
+}
+
 static rn_status write_part(const export_job *e, const rn_lora_part *part, rn_writer *writer,
                             float *values) {
     rn_session *s = e->trainer->session;
     uint64_t rank = part->low_rank.rank;
+    float factor = factor_of(e, part);
     RN_TRY(rn_session_get(s, part->low_rank.down, values, rank * part->in * sizeof *values));
     RN_TRY(rn_writer_append(writer, values, rank * part->in * sizeof *values));
     RN_TRY(rn_session_get(s, part->low_rank.up, values, part->out * rank * sizeof *values));
+    for (uint64_t i = 0; factor != 1 && i < part->out * rank; i++)
+        values[i] *= factor;
     for (uint64_t row = 0; row < part->out; row++)
         RN_TRY(
             rn_writer_append(writer, values + row_of(e, part, row) * rank, rank * sizeof *values));
@@ -111,7 +126,6 @@ static rn_metadata text_pair(const char *key, const char *value) {
 static rn_status write_tensors(export_job *e, const char *path) {
     const rn_lora *lora = e->lora;
     const rn_text_architecture *a = architecture_of(e);
-    double rank = lora->rank;
     rn_metadata peft[] = {text_pair("format", "pt")};
     rn_metadata gguf[] = {text_pair("general.type", "adapter"),
                           text_pair("general.architecture", a->gguf_name ? a->gguf_name : a->name),
@@ -119,7 +133,7 @@ static rn_status write_tensors(export_job *e, const char *path) {
                           {.key = RN_STR("adapter.lora.alpha"),
                            .kind = RN_METADATA_F64,
                            .gguf_type = 6,
-                           .value.f64 = (double)lora->alpha * (lora->by_root ? sqrt(rank) : 1)}};
+                           .value.f64 = gguf_alpha(lora)}};
     rn_writer_options options = {.metadata = e->gguf ? gguf : peft,
                                  .metadata_count = e->gguf ? 4 : 1,
                                  .buffer_bytes = rn_trainer_buffer_bytes(e->trainer->most)};
@@ -161,21 +175,49 @@ static void write_targets(const rn_lora *lora, rn_json *json) {
     rn_json_end(json);
 }
 
+// The expression that PEFT reads: our marks are `*` and `?`, a dot is a dot.
+static void write_expression(const char *pattern, char out[2 * NAME_BYTES]) {
+    size_t at = 0;
+    for (; *pattern && at + 3 < 2 * NAME_BYTES; pattern++) {
+        if (*pattern == '.') out[at++] = '\\';
+        if (*pattern == '*') out[at++] = '.';
+        out[at++] = *pattern == '?' ? '.' : *pattern;
+    }
+    out[at] = 0;
+}
+
+static void write_patterns(const rn_lora *lora, bool ranks, rn_json *json) {
+    rn_json_object(json, ranks ? "rank_pattern" : "alpha_pattern");
+    for (size_t i = 0; i < lora->pattern_count; i++) {
+        const rn_lora_pattern *p = &lora->patterns[i];
+        char expression[2 * NAME_BYTES];
+        write_expression(p->module, expression);
+        if (ranks && p->rank) rn_json_u64(json, expression, p->rank);
+        if (!ranks && p->alpha != 0) rn_json_f64(json, expression, (double)p->alpha);
+    }
+    rn_json_end(json);
+}
+
 static rn_status write_config(const rn_lora *lora, const char *base, const char *path) {
     rn_buffer text;
     rn_json json;
     rn_buffer_init(&text, RN_HOST_IO, CONFIG_BYTES);
     rn_json_begin(&json, rn_buffer_sink(&text), true);
     rn_json_object(&json, NULL);
+    write_patterns(lora, false, &json);
     rn_json_string(&json, "base_model_name_or_path", base);
     rn_json_string(&json, "bias", "none");
     rn_json_bool(&json, "fan_in_fan_out", false);
     rn_json_bool(&json, "inference_mode", true);
-    rn_json_bool(&json, "init_lora_weights", true);
+    if (lora->gaussian)
+        rn_json_string(&json, "init_lora_weights", "gaussian");
+    else
+        rn_json_bool(&json, "init_lora_weights", true);
     rn_json_f64(&json, "lora_alpha", (double)lora->alpha);
     rn_json_f64(&json, "lora_dropout", 0);
     rn_json_string(&json, "peft_type", "LORA");
     rn_json_u64(&json, "r", lora->rank);
+    write_patterns(lora, true, &json);
     write_targets(lora, &json);
     rn_json_string(&json, "task_type", "CAUSAL_LM");
     rn_json_bool(&json, "use_dora", false);

@@ -32,6 +32,12 @@ static const rn_low_rank *addition_of(const void *self, const char *weight, uint
     return &lora->parts[at].low_rank;
 }
 
+bool rn_lora_matches(const char *module, const char *pattern) {
+    for (const char *at = module; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL)
+        if (rn_str_matches(rn_str_from(at), rn_str_from(pattern))) return true;
+    return false;
+}
+
 // ---- what is adapted ----------------------------------------------------------------------------
 
 static bool is_target(const char *module, const rn_lora_options *o, bool *used) {
@@ -56,11 +62,26 @@ static rn_status keep_name(rn_lora *lora, const char *format, const char *weight
     return RN_OK;
 }
 
+// Its rank and alpha, and the scale that follows from them.
+static void size_part(const rn_lora *lora, const char *module, rn_lora_part *p) {
+    uint32_t rank = 0;
+    float alpha = 0;
+    for (size_t i = 0; i < lora->pattern_count; i++) {
+        const rn_lora_pattern *pattern = &lora->patterns[i];
+        if (!rn_lora_matches(module, pattern->module)) continue;
+        if (rank == 0) rank = pattern->rank;
+        if (alpha == 0) alpha = pattern->alpha;
+    }
+    p->low_rank.rank = rank ? rank : lora->rank;
+    p->alpha = alpha != 0 ? alpha : lora->alpha;
+    double by = p->low_rank.rank;
+    p->low_rank.scale = (float)((double)p->alpha / (lora->by_root ? sqrt(by) : by));
+}
+
 static rn_status add_part(rn_lora *lora, const char *weight, const char *module, rn_shape shape) {
     rn_lora_part *p = &lora->parts[lora->count];
-    *p = (rn_lora_part){.out = shape.dims[0],
-                        .in = shape.dims[1],
-                        .low_rank = {.rank = lora->rank, .scale = lora->scale}};
+    *p = (rn_lora_part){.out = shape.dims[0], .in = shape.dims[1]};
+    size_part(lora, module, p);
     RN_TRY(keep_name(lora, "%s", weight, &p->weight));
     RN_TRY(keep_name(lora, "%s", module, &p->module));
     RN_TRY(keep_name(lora, "tuned.%s.down", weight, &p->low_rank.down));
@@ -112,6 +133,56 @@ static rn_status find_parts(rn_lora *lora, const rn_graph *graph, const rn_lora_
     return RN_OK;
 }
 
+static bool is_sensible(uint32_t rank, float alpha) {
+    return rank <= MOST_RANK && isfinite(alpha);
+}
+
+static rn_status take_patterns(rn_lora *lora, const rn_lora_options *o) {
+    void *block = NULL;
+    RN_TRY(rn_arena_array(&lora->memory, o->pattern_count, sizeof *lora->patterns, &block));
+    lora->patterns = block;
+    lora->pattern_count = o->pattern_count;
+    for (size_t i = 0; i < o->pattern_count; i++) {
+        lora->patterns[i] = o->patterns[i];
+        if (!is_sensible(o->patterns[i].rank, o->patterns[i].alpha))
+            return rn_fail(RN_INVALID, "LoRA of rank %u with alpha %g is not possible ('%s')",
+                           o->patterns[i].rank, (double)o->patterns[i].alpha,
+                           o->patterns[i].module);
+        RN_TRY(keep_name(lora, "%s", o->patterns[i].module, &lora->patterns[i].module));
+    }
+    return RN_OK;
+}
+
+// A pattern that matches nothing is a mistake.
+static rn_status check_patterns(const rn_lora *lora) {
+    for (size_t n = 0; n < lora->pattern_count; n++) {
+        uint32_t i = 0;
+        while (i < lora->count && !rn_lora_matches(lora->parts[i].module, lora->patterns[n].module))
+            i++;
+        if (i == lora->count)
+            return rn_hint(rn_fail(RN_INVALID, "no matrix that is adapted is called '%s'",
+                                   lora->patterns[n].module),
+                           "modules have names such as %s",
+                           lora->count ? lora->parts[0].module : "q_proj");
+    }
+    return RN_OK;
+}
+
+static rn_status take_init(rn_lora *lora, const char *init) {
+    static const char *const others[] = {"loftq", "pissa", "olora", "corda", "eva", "lora_ga"};
+    if (!init || strcmp(init, "default") == 0) return RN_OK;
+    lora->gaussian = strcmp(init, "gaussian") == 0;
+    if (lora->gaussian) return RN_OK;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (rn_str_starts(rn_str_from(init), rn_str_from(others[i])))
+            return rn_hint(rn_fail(RN_UNSUPPORTED,
+                                   "first values by '%s' are not built: they come from the base's "
+                                   "own matrices, or change them",
+                                   init),
+                           "take default, or gaussian");
+    return rn_fail(RN_INVALID, "'%s' is no way to begin: default, gaussian", init);
+}
+
 static rn_status take_options(rn_lora *lora, const rn_lora_options *o) {
     RN_TRY(rn_check_reserved(o->reserved, "rn_lora_options"));
     lora->rank = o->rank ? o->rank : USUAL_RANK;
@@ -120,12 +191,11 @@ static rn_status take_options(rn_lora *lora, const rn_lora_options *o) {
     lora->by_word = true;
     for (size_t i = 0; i < o->target_count; i++)
         if (strpbrk(o->targets[i], ".*?")) lora->by_word = false;
-    if (lora->rank > MOST_RANK || !isfinite(lora->alpha))
+    if (!is_sensible(lora->rank, lora->alpha))
         return rn_fail(RN_INVALID, "LoRA of rank %u with alpha %g is not possible", lora->rank,
                        (double)lora->alpha);
-    double rank = lora->rank;
-    lora->scale = (float)((double)lora->alpha / (lora->by_root ? sqrt(rank) : rank));
-    return RN_OK;
+    RN_TRY(take_init(lora, o->init));
+    return take_patterns(lora, o);
 }
 
 rn_status rn_lora_init(rn_lora *lora, const rn_model *model, uint32_t tokens,
@@ -150,6 +220,7 @@ rn_status rn_lora_init(rn_lora *lora, const rn_model *model, uint32_t tokens,
     rn_status s = forward.write(graph, forward.config, 1, &values);
     if (s == RN_OK) s = rn_graph_finish(graph);
     if (s == RN_OK) s = find_parts(lora, graph, o, used);
+    if (s == RN_OK) s = check_patterns(lora);
     rn_graph_destroy(graph);
     return s;
 }
@@ -166,6 +237,8 @@ float rn_lora_first(const rn_lora *lora, const char *name, uint64_t seed, uint32
     if (rn_str_ends(text, RN_STR(".up"))) return 0;
     rn_str weight = {text.data + 6, text.bytes - 6 - 5}; // between "tuned." and ".down"
     if (!rn_map_find(&lora->by_weight, weight, &at)) return 0;
+    if (lora->gaussian)
+        return rn_philox_normal(seed, number, element) / (float)lora->parts[at].low_rank.rank;
     float unit = rn_philox_unit(rn_philox_word(seed, number, element));
     return (2 * unit - 1) / sqrtf((float)lora->parts[at].in);
 }

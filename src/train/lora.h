@@ -19,6 +19,7 @@ typedef struct rn_lora_part {
     rn_low_rank low_rank;
     const char *weight, *module; // as the graph names it, and as Hugging Face does
     uint64_t in, out;
+    float alpha;
     bool turned; // q or k: its rows have another order in GGUF files of some architectures
 } rn_lora_part;
 
@@ -30,8 +31,10 @@ typedef struct rn_lora {
     rn_map by_weight;
     rn_lora_part *parts; // (count)
     uint32_t count, rank;
-    float alpha, scale;
-    bool by_root, by_word; // targets are last words of modules
+    float alpha;
+    bool by_root, by_word, gaussian; // targets are last words of modules
+    rn_lora_pattern *patterns;       // (pattern_count)
+    size_t pattern_count;
 } rn_lora;
 
 // Finds what to adapt. `lora` must lie where it is while recipes of its configuration live. However
@@ -39,6 +42,8 @@ typedef struct rn_lora {
 RN_MUST_USE rn_status rn_lora_init(rn_lora *lora, const rn_model *model, uint32_t tokens,
                                    const rn_lora_options *options);
 void rn_lora_free(rn_lora *lora);
+// As rn_lora_pattern.module.
+bool rn_lora_matches(const char *module, const char *pattern);
 // Element `element` of weight number `number`, before training.
 float rn_lora_first(const rn_lora *lora, const char *name, uint64_t seed, uint32_t number,
                     uint64_t element);

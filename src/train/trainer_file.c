@@ -210,15 +210,20 @@ static rn_status differs(rn_str other, rn_str own) {
     size_t at = 0, begin = 0;
     while (at < other.bytes && at < own.bytes && other.data[at] == own.data[at])
         if (own.data[at++] == ';') begin = at;
-    size_t there = begin, here = begin;
+    rn_str longer = at == own.bytes ? other : own; // it may have a setting more
+    if (at < longer.bytes && longer.data[at] == ';' && (at == own.bytes || at == other.bytes))
+        begin = at + 1;
+    size_t there = rn_min_u64(begin, other.bytes), here = rn_min_u64(begin, own.bytes);
+    size_t there_begin = there, here_begin = here;
     while (there < other.bytes && other.data[there] != ';')
         there++;
     while (here < own.bytes && own.data[here] != ';')
         here++;
-    return rn_hint(
-        rn_fail(RN_INVALID, "the checkpoint is of another training: '%.*s' there, '%.*s' here",
-                (int)(there - begin), other.data + begin, (int)(here - begin), own.data + begin),
-        "go on with the settings that it was made with, or begin anew elsewhere");
+    return rn_hint(rn_fail(RN_INVALID,
+                           "the checkpoint is of another training: '%.*s' there, '%.*s' here",
+                           (int)(there - there_begin), other.data + there_begin,
+                           (int)(here - here_begin), own.data + here_begin),
+                   "go on with the settings that it was made with, or begin anew elsewhere");
 }
 
 // One that does not say what it is of is taken.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # train.sh — ration train: a fine-tuning of the built-in model that shows, stopped and resumed to the same bytes, read
 # again by run; its plan; mistakes are named.
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 for i in 1 2 3 4 5 6 7 8; do
@@ -74,6 +75,31 @@ for type in f16 bf16; do
     expect 2 "$ration" train "${flags[@]}" --out "$type.parts" -q --resume --steps 5
     says err 'another training'
 done
+
+# Ranks and alphas by name, and the model with the adapter in its matrices, by train and by convert.
+default=$root/models/default
+patterned=(--rank-pattern 'layers.0.*=2' --alpha-pattern down_proj=24 --rslora)
+expect 0 "$ration" train "$default" "${flags[@]}" "${patterned[@]}" --out merging --merge -q
+expect 0 "$ration" run "$default" --lora merging -p Zog --greedy -n 8 -q
+cp out added
+expect 0 "$ration" run merging/merged -p Zog --greedy -n 8 -q
+cmp out added || fail 'the merged model says something else'
+expect 0 "$ration" convert "$default" merged --lora merging
+cmp merged/model.safetensors merging/merged/model.safetensors || fail 'train and convert merge differently'
+expect 3 "$ration" convert "$default" merged --lora merging --to int8
+says err 'merge first'
+expect 2 "$ration" convert "$default" "$default" --lora merging
+says err 'the folder that the model was opened from'
+expect 3 "$ration" train "${flags[@]}" --out x0 --merge
+says err 'built-in'
+expect 3 "$ration" train "${flags[@]}" --out x0 --init loftq
+says err "'loftq'"
+expect 2 "$ration" train "${flags[@]}" --out x0 --rank-pattern q_proj
+says err 'no name and number'
+expect 2 "$ration" train "${flags[@]}" --out x0 --rank-pattern q_proj=4
+says err "'q_proj'" # it is no target
+expect 2 "$ration" train "$default" "${flags[@]}" --rslora --out merging --resume
+says err 'another training' 'pattern'
 
 # Settings in a file, and their plan.
 printf '[train]\ndata = "data.jsonl"\nlength = 32\nbatch = 2\nsteps = 1\nvalidation = 0.2\nout = "filed"\ntarget = ["v_proj"]\n' > config.toml

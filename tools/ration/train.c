@@ -128,13 +128,53 @@ static rn_dtype compute_dtype(const training *t) {
     return strcmp(name, "auto") == 0 && gpu ? RN_DTYPE_BF16 : RN_DTYPE_F32;
 }
 
+// "NAME=N"
+static rn_status read_pattern(const char *option, const char *text, bool rank, rn_lora_pattern *out,
+                              char name[TRAIN_NAME_BYTES]) {
+    const char *sign = strrchr(text, '=');
+    char *end = NULL;
+    double number = sign ? strtod(sign + 1, &end) : 0;
+    if (!sign || sign == text || !end || end == sign + 1 || *end || !(number > 0) ||
+        (rank && (number != floor(number) || number > 1 << 16)) ||
+        (size_t)(sign - text) >= TRAIN_NAME_BYTES)
+        return rn_hint(rn_fail(RN_INVALID, "--%s %s: it is no name and number", option, text),
+                       "for example --%s down_proj=%s", option, rank ? "32" : "16.5");
+    snprintf(name, TRAIN_NAME_BYTES, "%.*s", (int)(sign - text), text);
+    *out = (rn_lora_pattern){.module = name};
+    if (rank)
+        out->rank = (uint32_t)number;
+    else
+        out->alpha = (float)number;
+    return RN_OK;
+}
+
+static rn_status read_patterns(training *t) {
+    static const char *const options[] = {"alpha-pattern", "rank-pattern"};
+    t->pattern_count = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        const char *const *list = NULL;
+        size_t count = rn_settings_list(t->in->settings, options[rank], &list);
+        for (size_t i = 0; i < count; i++) {
+            if (t->pattern_count == TRAIN_MOST_PATTERNS)
+                return rn_fail(RN_INVALID, "more than %d patterns", TRAIN_MOST_PATTERNS);
+            RN_TRY(read_pattern(options[rank], list[i], rank, &t->patterns[t->pattern_count],
+                                t->pattern_names[t->pattern_count]));
+            t->pattern_count++;
+        }
+    }
+    return RN_OK;
+}
+
 // Without an evaluation where nothing is set apart.
 static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
     bool validates = rn_train_data_get_info(t->data)->validation_samples > 0;
     *lora = (rn_lora_options){.rank = (uint32_t)train_count(t, "rank"),
                               .alpha = (float)train_number(t, "alpha"),
-                              .by_root = train_bool(t, "rslora")};
+                              .by_root = train_bool(t, "rslora"),
+                              .patterns = t->patterns,
+                              .pattern_count = t->pattern_count,
+                              .init = train_text(t, "init")};
     lora->target_count = rn_settings_list(t->in->settings, "target", &targets);
     lora->targets = targets;
     *o = (rn_trainer_options){.tokens = t->tokens,
@@ -406,6 +446,15 @@ static void name_run(const training *t) {
              rn_train_data_get_info(t->data)->key, t->tokens, t->batch,
              train_number(t, "validation"), train_bool(t, "unpacked"),
              (unsigned long long)train_count(t, "seed"));
+    for (size_t i = 0; i < t->pattern_count; i++) {
+        size_t end = strlen(text);
+        snprintf(text + end, sizeof text - end, ";pattern=%s=%u=%g", t->patterns[i].module,
+                 t->patterns[i].rank, (double)t->patterns[i].alpha);
+    }
+    if (strcmp(train_text(t, "init"), "default") != 0) {
+        size_t end = strlen(text);
+        snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "init"));
+    }
     if (compute_dtype(t) != RN_DTYPE_F32) {
         size_t end = strlen(text);
         snprintf(text + end, sizeof text - end, ";compute=%s",
@@ -447,7 +496,8 @@ static rn_status begin(training *t) {
     return rn_train_log_open(t->out, rn_trainer_steps(t->trainer), &t->log);
 }
 
-static void print_end(const training *t) {
+static void print_end(training *t) {
+    t->merge_bytes = merge_bytes(t, rn_trainer_program(t->trainer));
     if (!train_bool(t, "quiet")) print_facts(t);
     if (!train_bool(t, "quiet") && is_method(t, "full"))
         fprintf(stderr, "model in %s/model\n", t->out);
@@ -472,6 +522,16 @@ static void print_end(const training *t) {
     (void)!rn_json_finish(&json);
 }
 
+static rn_status check_merge(const training *t) {
+    if (!train_bool(t, "merge")) return RN_OK;
+    if (is_method(t, "full"))
+        return rn_fail(RN_INVALID,
+                       "--merge is for adapters: --method full writes the model itself");
+    if (!model_of(t))
+        return rn_fail(RN_UNSUPPORTED, "--merge: the built-in model has no files to write it like");
+    return RN_OK;
+}
+
 static rn_status open_model(training *t) {
     t->batch = (uint32_t)train_count(t, "batch-size");
     t->tokens = (uint32_t)train_count(t, "length");
@@ -481,6 +541,8 @@ static rn_status open_model(training *t) {
     t->rows = calloc(3 * (size_t)t->batch * t->tokens, sizeof *t->rows);
     if (!t->rows) return rn_fail(RN_NO_MEMORY, "no memory for a batch");
     snprintf(t->out, sizeof t->out, "%s", train_text(t, "out"));
+    RN_TRY(read_patterns(t));
+    RN_TRY(check_merge(t));
     if (is_method(t, "qlora")) {
         if (!t->out[0]) return refuse_out();
         RN_TRY(make_quantised_base(t, model_of(t), t->base));
@@ -539,6 +601,7 @@ static rn_status run(const invocation *in) {
     if (s == RN_OK) s = take_steps(&t);
     if (s == RN_OK) print_end(&t);
     close_all(&t);
+    if (s == RN_OK && train_bool(&t, "merge")) s = merge_model(&t, model_of(&t));
     return s;
 }
 

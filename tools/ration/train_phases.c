@@ -106,6 +106,15 @@ static double seconds_of(const training *t, const rn_program *program) {
     return sum;
 }
 
+// Of the host, when the trainer is gone: the model's description, twice as large as when it was
+// opened first at most (headers are read again), the adapter's matrices, pieces of the files.
+uint64_t merge_bytes(const training *t, const rn_program *program) {
+    enum { STAGE = 4 << 20 };
+    uint64_t adapter = rn_train_get_phase(program, RN_TRAIN_SAVE).file_bytes / 2;
+    uint64_t process = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
+    return process + t->held_bytes + adapter + rn_model_merge_bytes(t->model) + STAGE;
+}
+
 static void print_row(const training *t, const char *name, const rn_train_phase_info *p,
                       const bool shown[RN_PURPOSE_COUNT], uint64_t runs, FILE *to) {
     uint64_t beside = beside_of(t, p);
@@ -139,6 +148,9 @@ void print_phases(const training *t, const rn_program *program, FILE *to) {
         print_row(t, "evaluate", &all[RN_TRAIN_EVALUATE], shown, runs_of(t, RN_TRAIN_EVALUATE), to);
     print_row(t, "save", &all[RN_TRAIN_SAVE], shown, runs_of(t, RN_TRAIN_SAVE), to);
     print_row(t, "resume", &all[RN_TRAIN_RESUME], shown, 1, to);
+    if (train_bool(t, "merge"))
+        fprintf(to, "%-11s %10s on the host, when all else is gone\n", "merge",
+                rn_size_format(merge_bytes(t, program)).text);
     double seconds = all[RN_TRAIN_STEP].seconds;
     if (seconds > 0)
         fprintf(
@@ -217,6 +229,7 @@ static void write_bytes(rn_json *json, const char *name, const uint64_t bytes[RN
 }
 
 void write_phases(const training *t, const rn_program *program, rn_json *json) {
+    if (train_bool(t, "merge")) rn_json_u64(json, "merge_bytes", merge_bytes(t, program));
     rn_json_u64(json, "steps", t->steps);
     rn_json_f64(json, "seconds", seconds_of(t, program));
     rn_json_array(json, "phases");

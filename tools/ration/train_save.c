@@ -140,3 +140,25 @@ rn_status save_training(training *t) {
     end_phase(t);
     return write_page(t);
 }
+
+// ---- merging ------------------------------------------------------------------------------------
+
+rn_status merge_model(const training *t, const char *model) {
+    rn_adapter adapter = {.path = t->out, .scale = 1};
+    rn_model_options options = {
+        .adapters = &adapter, .adapter_count = 1, .without_tokenizer = true};
+    rn_model *opened = NULL;
+    char path[TRAIN_PATH_BYTES];
+    size_t bytes = strlen(model);
+    bool gguf = bytes > 5 && strcmp(model + bytes - 5, ".gguf") == 0;
+    RN_TRY(train_path(t, gguf ? "merged.gguf" : "merged", path));
+    rn_ledger_reset_peaks();
+    RN_TRY(rn_model_open(model, &options, &opened));
+    rn_status s = rn_model_merge(opened, path);
+    rn_model_close(opened);
+    if (s == RN_OK && !train_bool(t, "quiet"))
+        fprintf(stderr, "  merge     planned      %12s %12s\nmerged model in %s\n",
+                rn_size_format(t->merge_bytes).text,
+                rn_size_format(rn_ledger_total(RN_DEVICE_HOST).peak_bytes).text, path);
+    return s;
+}

@@ -9,6 +9,8 @@
 enum {
     TRAIN_PATH_BYTES = 4096,
     TRAIN_MOST_CHECKPOINTS = 256,
+    TRAIN_MOST_PATTERNS = 64,
+    TRAIN_NAME_BYTES = 128,
     TRAIN_RECORD_BYTES = 512 << 10 // of the log and its page
 };
 
@@ -33,6 +35,9 @@ typedef struct training {
     rn_trainer *trainer;
     rn_program *program; // of a plan alone
     host_budget budget;
+    rn_lora_pattern patterns[TRAIN_MOST_PATTERNS]; // (pattern_count)
+    char pattern_names[TRAIN_MOST_PATTERNS][TRAIN_NAME_BYTES];
+    size_t pattern_count;
     uint32_t batch, tokens;
     uint64_t steps, warmup;
     int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
@@ -45,6 +50,7 @@ typedef struct training {
     double phase_begin;
     uint64_t saved_step;   // of the last checkpoint; RN_NO_STEP: none yet
     uint64_t skipped;      // steps without effect, in this run
+    uint64_t merge_bytes;  // of --merge
     uint64_t budget_bytes; // of the memory that the device computes in
     float loss;
 } training;
@@ -76,6 +82,9 @@ rn_status write_page(const training *t);
 // The same for programs: members of the object that is open.
 void write_phases(const training *t, const rn_program *program, rn_json *json);
 
+// What --merge holds at its peak, in all: the adapter's matrices and pieces of the model's files.
+uint64_t merge_bytes(const training *t, const rn_program *program);
+
 // ---- the base of QLoRA (train_base.c) -----------------------------------------------------------
 
 // Quantises the model's folder to nf4 within --out, unless that is done; `out` is the folder.
@@ -91,5 +100,7 @@ bool has_checkpoint(const training *t);
 rn_status resume_training(training *t);
 // A checkpoint, verified, then the adapter; then checkpoints beyond --keep go.
 rn_status save_training(training *t);
+// The model's files with the adapter in their matrices, once the trainer is gone.
+rn_status merge_model(const training *t, const char *model);
 
 #endif
