@@ -25,6 +25,7 @@
 #include <ration/chat.h>
 #include <ration/checkpoint.h>
 #include <ration/checkpointed.h>
+#include <ration/constraint.h>
 #include <ration/convert.h>
 #include <ration/device.h>
 #include <ration/easy.h>

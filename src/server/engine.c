@@ -83,6 +83,7 @@ void rn_engine_destroy(rn_engine *e) {
     end_threads(e);
     if (e->ladder) (void)rn_ladder_leave(e->ladder, NULL); // a leak is in its record
     rn_ladder_destroy(e->ladder);
+    rn_vocabulary_destroy(e->tokenizing.vocabulary);
     rn_chat_template_free(e->form);
     rn_model_close(e->model);
     rn_buffer_free(&e->text);

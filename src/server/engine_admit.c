@@ -27,6 +27,7 @@ static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *o
     rn_sampling sampling = job->request.sampling;
     sampling.seed += index % job->request.n;
     sampling.without_logprob = !job->request.logprobs && sampling.logprobs == 0;
+    sampling.constraint = choice->constraint;
     RN_TRY(rn_sequence_create(e->generator, &sampling, &choice->sequence));
     e->sequences++;
     rn_sequence_set_owner(choice->sequence, job->owner);

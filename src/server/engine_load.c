@@ -44,12 +44,16 @@ static rn_status open_model(rn_engine *e) {
         return rn_hint(rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer"),
                        "name one with --tokenizer PATH");
     RN_TRY(open_form(e));
+    RN_TRY(rn_vocabulary_create(e->tokenizing.tokenizer, rn_model_get_info(e->model)->vocab_size,
+                                &e->tokenizing.vocabulary));
     rn_tokenizing_measure(&e->tokenizing);
     name_model(e);
     return RN_OK;
 }
 
 static void close_model(rn_engine *e) {
+    rn_vocabulary_destroy(e->tokenizing.vocabulary);
+    e->tokenizing.vocabulary = NULL;
     rn_chat_template_free(e->form);
     rn_model_close(e->model);
     rn_buffer_free(&e->text);

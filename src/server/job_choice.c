@@ -30,9 +30,24 @@ rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
     return RN_OK;
 }
 
+size_t rn_choices_constraint_bytes(const rn_request *request, const rn_vocabulary *vocabulary) {
+    size_t count = request->prompt_count * request->n;
+    return rn_constraint_bytes(vocabulary, request->schema.bytes) +
+           (count - 1) * rn_constraint_bytes(vocabulary, 0);
+}
+
+rn_status rn_choices_constrain(rn_job *job, rn_vocabulary *vocabulary) {
+    RN_TRY(rn_constraint_create(vocabulary, job->request.schema, &job->choices[0].constraint));
+    for (uint32_t i = 1; i < job->choice_count; i++)
+        RN_TRY(rn_constraint_clone(job->choices[0].constraint, &job->choices[i].constraint));
+    return RN_OK;
+}
+
 void rn_choices_free(rn_job *job) {
-    for (uint32_t i = 0; i < job->choice_count; i++)
+    for (uint32_t i = 0; i < job->choice_count; i++) {
         rn_stopper_destroy(job->choices[i].stopper);
+        rn_constraint_destroy(job->choices[i].constraint);
+    }
     rn_free(RN_HOST_IO, job->choices, job->choice_count * sizeof(rn_choice));
     job->choices = NULL;
     job->choice_count = 0;

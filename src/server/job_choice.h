@@ -15,7 +15,8 @@ typedef enum rn_job_place {
 typedef struct rn_choice {
     rn_sequence *sequence; // NULL before it is admitted, and once it has ended
     rn_decoder decoder;
-    rn_stopper *stopper; // NULL: the request has no stop strings
+    rn_stopper *stopper;       // NULL: the request has no stop strings
+    rn_constraint *constraint; // NULL: any text will do
     bool stopped, ended;
     uint32_t tokens;  // made so far, without the end token
     uint64_t last_ns; // when the last one came; 0: none yet
@@ -23,6 +24,11 @@ typedef struct rn_choice {
 
 // Memory for all choices of the job, their stop strings included. RN_INVALID names a stop string.
 RN_MUST_USE rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer);
+// The answers must be JSON, by the request's schema where it has one. RN_INVALID, RN_UNSUPPORTED:
+// the schema.
+RN_MUST_USE rn_status rn_choices_constrain(rn_job *job, rn_vocabulary *vocabulary);
+// What that takes.
+size_t rn_choices_constraint_bytes(const rn_request *request, const rn_vocabulary *vocabulary);
 // No sequence may be left. Safe where there are none.
 void rn_choices_free(rn_job *job);
 // What they take.

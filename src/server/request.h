@@ -45,7 +45,9 @@ typedef struct rn_request {
     bool has_seed;        // else the server draws one
     bool logprobs;        // wanted at all; sampling.logprobs says how many besides
     bool stream, stream_usage;
-    bool echo; // completions: the prompt's text in front
+    bool echo;     // completions: the prompt's text in front
+    bool json;     // the answer must be JSON ...
+    rn_str schema; // ... by this schema; {0}: any object
     rn_str stops[RN_REQUEST_STOPS];
     size_t stop_count;
     rn_arena memory; // all that is pointed to

@@ -258,20 +258,8 @@ static bool neutral_list(rn_request_state *state, const field *f) {
     return false;
 }
 
-static bool neutral_format(rn_request_state *state, const field *f) {
-    rn_request_reader *reader = &state->reader;
-    if (reader->item.kind != RN_JSON_OBJECT)
-        return rn_request_wrong_type(reader, f->name, "an object");
-    bool more, seen = false;
-    for (rn_str key; rn_request_next_key(reader, &key, &more); seen = true) {
-        if (!more) return seen || rn_request_missing(reader, "response_format.type");
-        if (!rn_str_equal(key, RN_STR("type")) || seen)
-            return rn_request_unsupported(reader, f->name, "{\"type\": \"text\"}");
-        if (!rn_request_next(reader)) return false;
-        if (reader->item.kind != RN_JSON_STRING || !rn_str_equal(reader->item.text, RN_STR("text")))
-            return rn_request_unsupported(reader, f->name, "{\"type\": \"text\"}");
-    }
-    return false;
+static bool read_format(rn_request_state *state, const field *f) {
+    return rn_request_read_format(state, f->name);
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -306,6 +294,7 @@ static const field fields[] = {
     ROW("logprobs",                CHAT,       read_flag, AT(logprobs)),
     ROW("top_logprobs",            CHAT,       read_top_logprobs),
     ROW("echo",                    COMPLETION, read_flag, AT(echo)),
+    ROW("response_format",         OPENAI,     read_format),
 
     // Ignored: they cannot change the answer.
     ROW("user",                    OPENAI,     ignore_text),
@@ -321,7 +310,6 @@ static const field fields[] = {
     // Refused, but for values that change nothing.
     ROW("best_of",                 COMPLETION, read_best_of), // n, see request.c
     ROW("suffix",                  COMPLETION, neutral_text, .values = ""),
-    ROW("response_format",         CHAT,       neutral_format),
     ROW("tools",                   CHAT,       neutral_list),
     ROW("functions",               CHAT,       neutral_list),
     ROW("tool_choice",             CHAT,       neutral_text, .values = "none|auto"),

@@ -47,6 +47,8 @@ bool rn_request_close(rn_request_reader *reader);
 
 // The text of the item stays. Called again, the next text stands right behind it.
 rn_str rn_request_keep(rn_request_reader *reader);
+// The item and all that it opens stay as they are written.
+bool rn_request_keep_value(rn_request_reader *reader, rn_str *out);
 // Room at the free end that stays, aligned to `align` (a power of two).
 void *rn_request_take(rn_request_reader *reader, size_t bytes, size_t align);
 
@@ -91,6 +93,7 @@ typedef struct rn_request_state {
 // The value that is reader.item.
 bool rn_request_read_prompt(rn_request_state *state, const char *field);
 bool rn_request_read_messages(rn_request_state *state, const char *field);
+bool rn_request_read_format(rn_request_state *state, const char *field);
 // A key of the outermost object and its value.
 bool rn_request_read_field(rn_request_state *state, rn_str key);
 

@@ -293,6 +293,19 @@ static bool make_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_proble
     return rn_choices_create(job, tokenizing->tokenizer) == RN_OK || fail_with_error(out, "stop");
 }
 
+static bool constrain_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    if (!job->request.json) return true;
+    uint64_t bytes = rn_choices_constraint_bytes(&job->request, tokenizing->vocabulary);
+    if (!keep_room(tokenizing, job, bytes, out)) return false;
+    rn_status s = rn_choices_constrain(job, tokenizing->vocabulary);
+    if (s == RN_OK) return true;
+    if (s != RN_INVALID && s != RN_UNSUPPORTED) return fail_with_error(out, "");
+    const rn_error_info *error = rn_last_error();
+    return rn_problem_set(out, 400, s == RN_INVALID ? "invalid_schema" : "unsupported_schema",
+                          "response_format", "%.300s%s%.150s", error->message,
+                          error->hint[0] ? "; " : "", error->hint);
+}
+
 bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
     uint64_t count = (uint64_t)job->request.prompt_count * job->request.n;
     if (count == 0 || count > tokenizing->sequences)
@@ -301,7 +314,8 @@ bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem
                               (unsigned long long)count, tokenizing->sequences);
     if (!read_prompts(tokenizing, job, out)) return false;
     limit_tokens(tokenizing, job);
-    if (!make_choices(tokenizing, job, out) || !rn_tokenizing_check(tokenizing, job, out))
+    if (!make_choices(tokenizing, job, out) || !constrain_choices(tokenizing, job, out) ||
+        !rn_tokenizing_check(tokenizing, job, out))
         return false;
     draw_seed(&job->request);
     job->answer_bytes = count_answer_bytes(tokenizing, job);

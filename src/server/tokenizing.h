@@ -11,6 +11,7 @@
 typedef struct rn_tokenizing {
     const rn_tokenizer *tokenizer;
     const rn_chat_template *form; // NULL: the model has none
+    rn_vocabulary *vocabulary;    // for answers that must be JSON
     rn_request_memory *memory;    // for what is held meanwhile, and for tokens
     uint64_t answers_bytes;       // of all outboxes together
     uint32_t vocab_size;

@@ -67,7 +67,7 @@ static bool has_penalties(const rn_sampling *s) {
 }
 
 bool rn_sampling_is_plain(const rn_sampling *s) {
-    return s->temperature == 0 && s->bias_count == 0 && !has_penalties(s);
+    return s->temperature == 0 && s->bias_count == 0 && !has_penalties(s) && !s->constraint;
 }
 
 bool rn_sampling_is_greedy(const rn_sampling *s) {
@@ -149,14 +149,34 @@ static rn_status penalize_history(const rn_sampler *sampler, const uint32_t *his
     return RN_OK;
 }
 
+// Copies the logits of the tokens that may come; all others are forbidden.
+static rn_status copy_allowed(const rn_sampler *sampler, const float *logits, float *out) {
+    const uint32_t *mask = rn_constraint_mask(sampler->sampling.constraint);
+    if (!mask)
+        return rn_hint(rn_fail(RN_INVALID, "no token can go on a text of this schema"),
+                       "the tokenizer lacks a byte that must come: change the schema");
+    for (uint32_t i = 0; i < sampler->vocab_size; i += 32) {
+        uint32_t count = (uint32_t)rn_min_u64(32, sampler->vocab_size - i), word = mask[i / 32];
+        if (word == UINT32_MAX && count == 32)
+            memcpy(out + i, logits + i, 32 * sizeof *out);
+        else
+            for (uint32_t bit = 0; bit < count; bit++)
+                out[i + bit] = word >> bit & 1 ? logits[i + bit] : -INFINITY;
+    }
+    return RN_OK;
+}
+
 // *out: the logits themselves where nothing is added, else a copy.
 static rn_status adjust(const rn_sampler *sampler, const float *logits, const uint32_t *history,
                         size_t count, const float **out) {
     const rn_sampling *s = &sampler->sampling;
     float *own = sampler->scratch.logits; // (vocab_size)
     *out = logits;
-    if (s->bias_count == 0 && !has_penalties(s)) return RN_OK;
-    memcpy(own, logits, sampler->vocab_size * sizeof *own);
+    if (s->bias_count == 0 && !has_penalties(s) && !s->constraint) return RN_OK;
+    if (s->constraint)
+        RN_TRY(copy_allowed(sampler, logits, own));
+    else
+        memcpy(own, logits, sampler->vocab_size * sizeof *own);
     for (size_t i = 0; i < s->bias_count; i++)
         own[s->bias[i].token] += s->bias[i].bias;
     *out = own;
@@ -328,6 +348,8 @@ rn_status rn_sampler_draw(rn_sampler *sampler, const float *logits, const uint32
     } else {
         RN_TRY(adjust(sampler, logits, history, count, &adjusted));
         RN_TRY(choose(sampler, adjusted, position, &out->token));
+        if (sampler->sampling.constraint)
+            RN_TRY(rn_constraint_advance(sampler->sampling.constraint, out->token));
     }
     if (!sampler->sampling.without_logprob) report(sampler, logits, peak.value, out);
     return RN_OK;

@@ -343,6 +343,27 @@ static void a_field_given_twice_is_refused(void **state) {
            "messages[0].content");
 }
 
+static void a_format_is_text_or_json_with_or_without_a_schema(void **state) {
+    (void)state;
+    accept(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"json_object\"}"));
+    assert_true(request.json && request.schema.bytes == 0);
+    rn_request_free(&request);
+    accept(RN_REQUEST_COMPLETION,
+           with("\"response_format\": {\"json_schema\": {\"name\": \"x\", \"schema\": {\"a\": "
+                "[\"\\u0061\"]}, \"strict\": true}, \"type\": \"json_schema\"}"));
+    assert_true(request.json);
+    assert_text(request.schema, "{\"a\": [\"\\u0061\"]}"); // as it was written
+    rn_request_free(&request);
+    accept_and_free(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"text\"}"));
+    refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {}"), "missing",
+           "response_format.type");
+    refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"json_schema\"}"),
+           "missing", "response_format.json_schema");
+    refuse(RN_REQUEST_CHAT,
+           chat_with("\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}"),
+           "missing", "response_format.json_schema.schema");
+}
+
 static void what_cannot_be_done_is_refused_by_name(void **state) {
     (void)state;
     refuse(RN_REQUEST_COMPLETION, with("\"best_of\": 2"), "unsupported_value", "best_of");
@@ -353,8 +374,8 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
     refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": \"required\""), "unsupported_value",
            "tool_choice");
     refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": {}"), "unsupported_value", "tool_choice");
-    refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"json_object\"}"),
-           "unsupported_value", "response_format");
+    refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"grammar\"}"),
+           "unsupported_value", "response_format.type");
     refuse(RN_REQUEST_CHAT, chat_with("\"modalities\": [\"audio\"]"), "unsupported_value",
            "modalities");
     refuse(RN_REQUEST_CHAT, chat_with("\"store\": true"), "unsupported_value", "store");
@@ -526,6 +547,7 @@ int main(void) {
         cmocka_unit_test(a_number_of_many_digits_is_refused),
         cmocka_unit_test(what_nobody_knows_is_passed_over_and_named),
         cmocka_unit_test(a_field_given_twice_is_refused),
+        cmocka_unit_test(a_format_is_text_or_json_with_or_without_a_schema),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(messages_are_checked_one_by_one),
         cmocka_unit_test(another_model_is_not_found_where_names_are_strict),
