@@ -14,7 +14,8 @@ typedef struct rn_logit_bias {
     float bias; // added to the logit; -INFINITY forbids the token
 } rn_logit_bias;
 
-// {0} is greedy. In this order: constraint, bias, penalties, temperature, top_k, top_p, min_p, draw.
+// {0} is greedy. In this order: constraint, bias, penalties, temperature, top_k, top_p, min_p,
+// draw.
 typedef struct rn_sampling {
     float temperature;        // 0: greedy, the first of the largest
     uint32_t top_k;           // 0: all
@@ -26,7 +27,7 @@ typedef struct rn_sampling {
     uint64_t seed;
     const rn_logit_bias *bias; // (bias_count), borrowed while the sampler lives
     size_t bias_count;
-    uint32_t logprobs;    // how many of the best to report besides the chosen one; at most 20
+    uint32_t logprobs;         // how many of the best to report besides the chosen one; at most 20
     rn_constraint *constraint; // NULL, or which tokens may come at all; borrowed while the sampler
                                // lives, and led on by its draws: of one text only
     bool without_logprob; // nor the chosen one's, which is 0 then: a sum over the vocabulary less

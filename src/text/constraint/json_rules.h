@@ -84,5 +84,7 @@ size_t rn_json_rules_bytes(size_t schema_bytes);
 // schema.
 RN_MUST_USE rn_status rn_json_rules_compile(rn_str schema, rn_json_rules *out);
 void rn_json_rules_free(rn_json_rules *rules);
+// Fills in all `levels`; a part of compiling.
+void rn_json_rules_find_levels(rn_json_rules *rules);
 
 #endif
