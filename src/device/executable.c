@@ -69,3 +69,24 @@ uint64_t rn_executable_floats(uint64_t a, uint64_t b, uint64_t c) {
         return UINT64_MAX / 64;
     return rn_min_u64(product, UINT64_MAX / 64);
 }
+
+const rn_argument *rn_argument_find(const rn_argument *given, uint32_t count, rn_value value) {
+    for (uint32_t i = 0; i < count; i++)
+        if (given[i].value == value) return &given[i];
+    return NULL;
+}
+
+void rn_executable_count_narrow(const rn_graph *graph, uint64_t *out_half_bytes,
+                                uint64_t *out_quantised_bytes) {
+    *out_half_bytes = *out_quantised_bytes = 0;
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        const rn_value_info *info = rn_graph_value(graph, v);
+        if (info->role != RN_ROLE_WEIGHT || !rn_executable_reads(graph, v)) continue;
+        uint64_t bytes = rn_executable_value_bytes(graph, v, 0);
+        const rn_dtype_info *type = rn_dtype_get(info->dtype);
+        if (info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16)
+            *out_half_bytes += bytes;
+        else if (type->block_elements > 1 || (type->is_float && type->block_bytes < 2))
+            *out_quantised_bytes += bytes;
+    }
+}

@@ -50,6 +50,10 @@ typedef struct rn_execution {
     const _Atomic bool *cancel; // may be NULL
 } rn_execution;
 
+// The one for a value; NULL: it is not among them.
+const rn_argument *rn_argument_find(const rn_argument *given /* (count) */, uint32_t count,
+                                    rn_value value);
+
 typedef struct rn_executable rn_executable;
 struct rn_executable {
     uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // what it holds on the device at most
@@ -72,6 +76,10 @@ RN_MUST_USE rn_status rn_executable_count(const rn_graph *graph, uint64_t rows,
 uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64_t rows);
 // Whether some node reads the value (weights and inputs that nobody reads are not held).
 bool rn_executable_reads(const rn_graph *graph, rn_value value);
+
+// The graph's weights of 16-bit floats, and those of quantised kinds, in bytes as they are.
+void rn_executable_count_narrow(const rn_graph *graph, uint64_t *out_half_bytes,
+                                uint64_t *out_quantised_bytes);
 
 // Bytes of a * b * c floats; at most 2^58: more than any budget, and a factor does not overflow it.
 uint64_t rn_executable_floats(uint64_t a, uint64_t b, uint64_t c);

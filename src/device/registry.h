@@ -65,6 +65,10 @@ struct rn_backend {
     // What it takes of the process's memory beside that, for itself and for weights on their way;
     // pure. NULL: nothing.
     uint64_t (*host_bytes)(const rn_device_caps *caps, const rn_graph *graph);
+    // What of a graph's numbers it computes in other types than the graph has, for people: "" where
+    // there is nothing to tell. Of back ends that compile; pure. NULL: it never does.
+    void (*describe_numbers)(const rn_device_caps *caps, const rn_graph *graph, char *out,
+                             size_t bytes);
     // `estimate` and `compile` know two kinds of executables: a fast one, and one that holds less
     // (rn_device_caps.frugal).
     bool has_frugal;

@@ -86,6 +86,11 @@ typedef struct rn_stablehlo_entry {
     bool turned; // (O, I, K...) of the value is (K..., I, O) here
 } rn_stablehlo_entry;
 
+// Whether every run brings it.
+static inline bool rn_stablehlo_is_of_run(const rn_stablehlo_entry *entry) {
+    return entry->kind == RN_STABLEHLO_INPUT || entry->kind == RN_STABLEHLO_SCALAR;
+}
+
 typedef struct rn_stablehlo_signature {
     const rn_stablehlo_entry *arguments; // (argument_count)
     const rn_stablehlo_entry *results;   // (result_count)

@@ -7,6 +7,8 @@
 #include "graph/op.h"
 #include "memory/account.h"
 
+#include <stdio.h>
+
 // ONNX Runtime allocates each value between its nodes when it is made, and frees it behind its last
 // reader, but takes nodes in an order of its own: values live longer than here. A graph's node is
 // several of ONNX's, so what one holds at once is a multiple of its results; attention holds scores
@@ -191,4 +193,26 @@ rn_status rn_ort_estimate(const rn_device_caps *caps, const rn_graph *graph, uin
                 SESSION_BYTES + 4 * bytes + NODE_BYTES * rn_graph_node_count(graph));
     rn_arena_free_all(&scratch);
     return s;
+}
+
+static bool has_halves(const rn_graph *graph) {
+    for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
+        rn_dtype dtype = rn_graph_value(graph, v)->dtype;
+        if (dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16) return true;
+    }
+    return false;
+}
+
+void rn_ort_describe_numbers(const rn_device_caps *caps, const rn_graph *graph, char *out,
+                             size_t bytes) {
+    uint64_t half = 0, quantised = 0;
+    (void)caps;
+    rn_executable_count_narrow(graph, &half, &quantised);
+    out[0] = 0;
+    if (half || quantised)
+        snprintf(out, bytes, "all products are of f32: %s of narrower weights are widened to it%s",
+                 rn_size_format(half + quantised).text,
+                 has_halves(graph) ? ", values of 16 bits are computed in it and rounded" : "");
+    else if (has_halves(graph))
+        snprintf(out, bytes, "values of 16 bits are computed in f32 and rounded");
 }

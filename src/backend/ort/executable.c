@@ -47,10 +47,6 @@ static ort_executable *cast(rn_executable *executable) {
     return (ort_executable *)((char *)executable - offsetof(ort_executable, base));
 }
 
-static bool is_of_run(const rn_stablehlo_entry *entry) {
-    return entry->kind == RN_STABLEHLO_INPUT || entry->kind == RN_STABLEHLO_SCALAR;
-}
-
 static void drop_value(ort_executable *e, rn_ort_port *port) {
     if (port->value) e->api->release_value(port->value);
     port->value = NULL;
@@ -107,8 +103,7 @@ static bool is_initializer(const ort_executable *e, uint32_t index) {
     return !e->frugal && (kind == RN_STABLEHLO_WEIGHT || kind == RN_STABLEHLO_CONSTANT);
 }
 
-// ---- the session
-// -----------------------------------------------------------------------------------
+// ---- the session --------------------------------------------------------------------------------
 
 // Where an allocation was refused, that is the error, whatever else there is.
 static rn_status explain(const ort_executable *e, const rn_ort_run *run, rn_status s) {
@@ -169,7 +164,7 @@ static rn_status bind_blocks(ort_executable *e) {
     RN_ORT_TRY(e->api->create_run_options(&e->run_options), "making a session");
     RN_ORT_TRY(e->api->create_binding(e->session, &e->binding), "making a session");
     for (uint32_t i = 0; i < e->signature.argument_count; i++)
-        if (!is_of_run(&e->signature.arguments[i]) && !is_initializer(e, i))
+        if (!rn_stablehlo_is_of_run(&e->signature.arguments[i]) && !is_initializer(e, i))
             RN_TRY(bind_block(e, i));
     return RN_OK;
 }
@@ -213,7 +208,8 @@ static rn_status make_session(ort_executable *e) {
 
 static uint32_t find_argument(const ort_executable *e, rn_value value) {
     for (uint32_t i = 0; i < e->signature.argument_count; i++)
-        if (!is_of_run(&e->signature.arguments[i]) && e->signature.arguments[i].value == value)
+        if (!rn_stablehlo_is_of_run(&e->signature.arguments[i]) &&
+            e->signature.arguments[i].value == value)
             return i;
     return RN_STABLEHLO_NONE;
 }
@@ -253,12 +249,6 @@ static rn_status get(rn_executable *executable, rn_value value, void *data, uint
 
 // ---- a run --------------------------------------------------------------------------------------
 
-static const rn_argument *find_given(const rn_argument *given, uint32_t count, rn_value value) {
-    for (uint32_t i = 0; i < count; i++)
-        if (given[i].value == value) return &given[i];
-    return NULL;
-}
-
 static rn_status bind_given(ort_executable *e, const rn_stablehlo_entry *entry, rn_ort_port *port,
                             const rn_argument *given, uint64_t rows, bool output) {
     uint64_t bytes = rn_executable_value_bytes(e->graph, entry->value, rows);
@@ -277,8 +267,8 @@ static rn_status bind_run(ort_executable *e, const rn_execution *run) {
         rn_ort_port *port = &e->arguments[i];
         if (entry->kind == RN_STABLEHLO_INPUT) {
             RN_TRY(bind_given(e, entry, port,
-                              find_given(run->inputs, run->input_count, entry->value), run->rows,
-                              false));
+                              rn_argument_find(run->inputs, run->input_count, entry->value),
+                              run->rows, false));
         } else if (entry->kind == RN_STABLEHLO_SCALAR) {
             // Only read.
             void *number = (void *)(uintptr_t)&run->scalars[entry->value].f64;
@@ -288,15 +278,16 @@ static rn_status bind_run(ort_executable *e, const rn_execution *run) {
     }
     for (uint32_t i = 0; i < s->result_count; i++)
         if (s->results[i].kind == RN_STABLEHLO_OUTPUT)
-            RN_TRY(bind_given(e, &s->results[i], &e->results[i],
-                              find_given(run->outputs, run->output_count, s->results[i].value),
-                              run->rows, true));
+            RN_TRY(
+                bind_given(e, &s->results[i], &e->results[i],
+                           rn_argument_find(run->outputs, run->output_count, s->results[i].value),
+                           run->rows, true));
     return RN_OK;
 }
 
 static void drop_run(ort_executable *e) {
     for (uint32_t i = 0; i < e->signature.argument_count; i++)
-        if (is_of_run(&e->signature.arguments[i])) drop_value(e, &e->arguments[i]);
+        if (rn_stablehlo_is_of_run(&e->signature.arguments[i])) drop_value(e, &e->arguments[i]);
     for (uint32_t i = 0; i < e->signature.result_count; i++)
         drop_value(e, &e->results[i]);
 }
@@ -343,7 +334,7 @@ static rn_status build(ort_executable *e, const rn_compile_request *request) {
     if (!e->frugal) e->allowed_bytes += rn_ort_packed_bytes(&e->signature);
     rn_ort_allow(e->allowed_bytes);
     for (uint32_t i = 0; i < e->signature.argument_count; i++)
-        if (!is_of_run(&e->signature.arguments[i])) RN_TRY(make_block(e, i));
+        if (!rn_stablehlo_is_of_run(&e->signature.arguments[i])) RN_TRY(make_block(e, i));
     if (e->frugal || e->weights_left == 0) RN_TRY(make_session(e));
     snprintf(e->base.about, sizeof e->base.about,
              "one session for any number of rows by ONNX Runtime %s, weights %s", rn_ort_version(),

@@ -90,6 +90,8 @@ RN_MUST_USE rn_status rn_ort_compile(rn_device *device, const rn_compile_request
 double rn_ort_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload);
 // What our allocator gives at most for packed copies of weights.
 uint64_t rn_ort_packed_bytes(const rn_stablehlo_signature *signature);
+void rn_ort_describe_numbers(const rn_device_caps *caps, const rn_graph *graph, char *out,
+                             size_t bytes);
 RN_MUST_USE rn_status rn_ort_estimate(const rn_device_caps *caps, const rn_graph *graph,
                                       uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
 

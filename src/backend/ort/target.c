@@ -51,6 +51,7 @@ const rn_backend rn_ort_backend = {
     .open = rn_ort_open,
     .errors = &rn_ort_errors,
     .estimate = rn_ort_estimate,
+    .describe_numbers = rn_ort_describe_numbers,
     .has_frugal = true,
     .cost = rn_ort_cost,
 };

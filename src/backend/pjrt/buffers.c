@@ -155,3 +155,36 @@ rn_status rn_pjrt_download(const rn_pjrt_device *device, const rn_stablehlo_entr
     rn_free(RN_HOST_STAGING, part, bytes);
     return s;
 }
+
+int rn_pjrt_type(rn_dtype dtype) {
+    switch (dtype) {
+    case RN_DTYPE_F64:
+        return RN_PJRT_F64;
+    case RN_DTYPE_F32:
+        return RN_PJRT_F32;
+    case RN_DTYPE_F16:
+        return RN_PJRT_F16;
+    case RN_DTYPE_BF16:
+        return RN_PJRT_BF16;
+    case RN_DTYPE_I64:
+        return RN_PJRT_S64;
+    case RN_DTYPE_I32:
+        return RN_PJRT_S32;
+    case RN_DTYPE_I16:
+        return RN_PJRT_S16;
+    case RN_DTYPE_I8:
+        return RN_PJRT_S8;
+    case RN_DTYPE_U64:
+        return RN_PJRT_U64;
+    case RN_DTYPE_U32:
+        return RN_PJRT_U32;
+    case RN_DTYPE_U16:
+        return RN_PJRT_U16;
+    case RN_DTYPE_U8:
+        return RN_PJRT_U8;
+    case RN_DTYPE_BOOL:
+        return RN_PJRT_PRED;
+    default:
+        return 0;
+    }
+}

@@ -22,6 +22,13 @@ rn_pjrt_device *rn_pjrt_device_of(rn_device *device) {
     return (rn_pjrt_device *)((char *)device - offsetof(rn_pjrt_device, base));
 }
 
+static void unpin(rn_pjrt_device *device, size_t index) {
+    rn_pjrt_map_args args = {.client = device->client, .data = device->mapped[index]};
+    if (!args.data) return;
+    (void)!RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_DMA_UNMAP, &args, "unpinning");
+    device->mapped[index] = NULL;
+}
+
 // ---- starting -----------------------------------------------------------------------------------
 
 static rn_pjrt_option option(const char *name, int type) {
@@ -63,6 +70,7 @@ static rn_status create_client(rn_pjrt_device *device, uint64_t budget_bytes) {
     }
     RN_TRY(RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_CREATE, &args, "making the client"));
     device->client = args.client;
+    device->has_limit = budget_bytes && budget_bytes != RN_NO_LIMIT;
     return RN_OK;
 }
 
@@ -145,6 +153,23 @@ static void limit_threads(const rn_pjrt_device *device) {
     setenv("PJRT_NPROC", count, 1);
 }
 
+// A client that was made to ask what is free has a pool without a limit. Before the first program
+// it is made anew, for what was planned; nothing of it is in use then but pinned memory.
+static rn_status limit_pool(rn_pjrt_device *device, uint64_t budget_bytes) {
+    if (device->has_limit || device->base.caps.own[RN_PJRT_CONTEXT] == 0 || budget_bytes == 0 ||
+        budget_bytes == RN_NO_LIMIT)
+        return RN_OK;
+    for (size_t i = 0; i < sizeof device->mapped / sizeof *device->mapped; i++)
+        unpin(device, i);
+    rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
+    device->client = device->cores[0] = NULL;
+    RN_TRY(create_client(device, budget_bytes));
+    RN_TRY(choose_devices(device));
+    rn_log(RN_LOG_DEBUG, "xla", "%s: the client again, with a pool of what was planned",
+           device->name);
+    return RN_OK;
+}
+
 static rn_status start(rn_pjrt_device *device, uint64_t budget_bytes) {
     rn_pjrt_facts facts;
     uint64_t begin = rn_clock_ns();
@@ -171,7 +196,8 @@ rn_status rn_pjrt_start(rn_pjrt_device *device, uint64_t budget_bytes) {
     pthread_mutex_lock(&device->lock);
     bool failed = device->failure.status != RN_OK;
     rn_status s = failed ? rn_error_restore(&device->failure) : RN_OK;
-    if (!failed && !device->cores[0]) s = start(device, budget_bytes);
+    if (!failed)
+        s = device->cores[0] ? limit_pool(device, budget_bytes) : start(device, budget_bytes);
     if (s != RN_OK && !failed) {
         device->failure = *rn_last_error();
         if (device->client) rn_pjrt_drop(device->plugin, RN_PJRT_CLIENT_DESTROY, device->client);
@@ -226,12 +252,8 @@ static rn_status alloc_host(rn_device *base, rn_account account, uint64_t bytes,
 
 static void free_host(rn_device *base, rn_account account, void *block, uint64_t bytes) {
     rn_pjrt_device *device = rn_pjrt_device_of(base);
-    rn_pjrt_map_args args = {.client = device->client, .data = block};
     for (size_t i = 0; i < sizeof device->mapped / sizeof *device->mapped; i++)
-        if (block && device->mapped[i] == block) {
-            (void)!RN_PJRT_CALL(device->plugin, RN_PJRT_CLIENT_DMA_UNMAP, &args, "unpinning");
-            device->mapped[i] = NULL;
-        }
+        if (device->mapped[i] == block) unpin(device, i);
     rn_free(&rn_host_allocators[account.purpose], block, bytes);
 }
 

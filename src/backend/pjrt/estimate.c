@@ -6,6 +6,8 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
+#include <stdio.h>
+
 // ---- how it is written
 // ----------------------------------------------------------------------------
 
@@ -280,4 +282,22 @@ uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph) {
         }
     rn_arena_free_all(&scratch);
     return largest + (uint64_t)caps->own[RN_PJRT_HOST];
+}
+
+void rn_pjrt_describe_numbers(const rn_device_caps *caps, const rn_graph *graph, char *out,
+                              size_t bytes) {
+    rn_stablehlo_options options = rn_pjrt_options(caps, graph, 1);
+    uint64_t half = 0, quantised = 0;
+    rn_executable_count_narrow(graph, &half, &quantised);
+    bool rounds = options.products == RN_DTYPE_BF16 || options.products == RN_DTYPE_F16;
+    uint64_t widened = quantised + (options.widen_all ? half : 0);
+    out[0] = 0;
+    if (rounds)
+        snprintf(out, bytes, "products round their operands to %s and sum in f32",
+                 rn_dtype_get(options.products)->name);
+    size_t used = strlen(out);
+    if (widened)
+        snprintf(out + used, bytes - used, "%s%s of narrower weights are widened to %s",
+                 used ? "; " : "", rn_size_format(widened).text,
+                 rn_dtype_get(options.widened)->name);
 }

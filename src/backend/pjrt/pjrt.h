@@ -108,6 +108,7 @@ typedef struct rn_pjrt_device {
     pthread_mutex_t lock;
     const rn_pjrt_plugin *plugin; // NULL until it is needed
     void *client;
+    bool has_limit;                  // the client's pool, where it has one: what was planned
     void *cores[RN_PJRT_MOST_CORES]; // (core_count): the plugin's devices; NULL until it is started
     uint32_t core_count;             // that run each program together, each with a part of it
     char platform[32], platform_version[256], kind[64];
@@ -202,6 +203,8 @@ RN_MUST_USE rn_status rn_pjrt_download(const rn_pjrt_device *device, const rn_st
 
 RN_MUST_USE rn_status rn_pjrt_estimate(const rn_device_caps *caps, const rn_graph *graph,
                                        uint64_t rows, uint64_t purpose_bytes[RN_PURPOSE_COUNT]);
+void rn_pjrt_describe_numbers(const rn_device_caps *caps, const rn_graph *graph, char *out,
+                              size_t bytes);
 uint64_t rn_pjrt_count_host(const rn_device_caps *caps, const rn_graph *graph);
 RN_MUST_USE rn_status rn_pjrt_compile(rn_device *device, const rn_compile_request *request,
                                       rn_executable **out);

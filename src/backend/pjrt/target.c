@@ -164,6 +164,7 @@ const rn_backend rn_xla_backend = {
     .open = rn_pjrt_open,
     .errors = &rn_pjrt_errors,
     .estimate = rn_pjrt_estimate,
+    .describe_numbers = rn_pjrt_describe_numbers,
     .host_bytes = rn_pjrt_count_host,
 };
 
@@ -173,5 +174,6 @@ const rn_backend rn_neuron_backend = {
     .parse = parse_neuron,
     .open = rn_pjrt_open,
     .estimate = rn_pjrt_estimate,
+    .describe_numbers = rn_pjrt_describe_numbers,
     .host_bytes = rn_pjrt_count_host,
 };
