@@ -81,8 +81,8 @@ typedef struct rn_plan_options {
     uint64_t host_budget_bytes;
     uint64_t host_reserved_bytes; // of the host's budget, what that does not count: for a refusal
     bool host_with_reserve;       // the host's budget is a process's
-    // Of such a device: the CPU, which may compute blocks of short runs whose weights are not on
-    // the device (rn_cpu_caps(); hybrid execution). NULL: it computes none.
+    // The CPU (rn_cpu_caps()), which may compute blocks of short runs whose weights are not on such
+    // a device (hybrid execution); the first blocks for one that compiles. NULL: it computes none.
     const rn_device_caps *host_caps;
     bool exact;       // the same bits at every budget: a batch's gradients are those of its single
                       // samples, added in their order; nothing rounds otherwise (hybrid execution)

@@ -38,8 +38,8 @@ typedef struct rn_device_budget {
 } rn_device_budget;
 // `options` are the host's (budget, and what is held beside the plan). For a device with its own
 // memory that becomes the plan's share of the host, and the device's budget takes its place: with
-// what is on the device's ledger now, and a reserve for what recordings of runs take, beside the
-// plan. RN_OVER_BUDGET: the device is full already.
+// what is on its ledger now, and a reserve for recordings of runs, beside the plan. One that
+// compiles gets host_caps, unless it is to be exact. RN_OVER_BUDGET: the device is full already.
 RN_API RN_MUST_USE rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
                                                  rn_plan_options *options);
 

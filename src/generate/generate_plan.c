@@ -355,12 +355,10 @@ static rn_status plan_moves(const rn_text_maker *maker, rn_generator *g, rn_plan
     return RN_OK;
 }
 
-// A device that compiles may need the CPU for a plan at all.
 static rn_status make_plan(const rn_text_maker *maker, rn_generator *g,
                            const rn_device_caps *host_caps) {
     rn_plan_options options = g->options.plan;
     RN_TRY(count_beside(maker, g, &options));
-    if (rn_generator_caps(g)->compiles) options.host_caps = host_caps;
     uint32_t least = g->options.least_pages;
     rn_status s = least && least < g->text.pages
                       ? plan_pages(maker, g, &options)

@@ -9,6 +9,10 @@
 // kernels, as few as will do (options->host_caps). Rows
 // come in *buckets*, shapes for which there are programs. Before either, a back end that keeps
 // copies of weights to be faster does without them (rn_backend.has_frugal).
+//
+// Where the device's memory is the host's (XLA for the CPU, ONNX Runtime), both parts share one
+// budget: the CPU's blocks get what the executable leaves, and stream their weights where that is
+// less than they want.
 #include "plan/planner.h"
 
 #include "base/checked.h"
@@ -25,7 +29,9 @@
 typedef struct maker {
     const rn_recipe *recipe;
     const rn_device_caps *caps;
+    rn_device_caps host; // the CPU, with as many threads as the device
     rn_plan_options options;
+    bool hybrid;     // the CPU may compute the first blocks
     uint32_t blocks; // of the recipe's graph
     bool has_rows;
     rn_error_info refusal; // of the whole graph, where the back end does not compute some op of it
@@ -37,6 +43,7 @@ typedef struct attempt {
     uint32_t first_block; // of the executable; those before are the host's
     bool frugal;          // rn_device_caps.frugal
     rn_graph *graph;      // of the executable
+    rn_plan *host;        // of the blocks before, where they share its memory
     uint64_t purpose_bytes[RN_PURPOSE_COUNT];
     uint64_t bytes; // of the device's budget
     uint64_t
@@ -47,7 +54,9 @@ typedef struct attempt {
 
 static void drop(attempt *a) {
     rn_graph_destroy(a->graph);
+    rn_plan_destroy(a->host);
     a->graph = NULL;
+    a->host = NULL;
 }
 
 // Blocks [first, end) of the recipe's graph.
@@ -120,6 +129,52 @@ static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, boo
     return RN_OK;
 }
 
+// ---- the host's blocks --------------------------------------------------------------------------
+
+typedef struct host_recipe {
+    const rn_recipe *recipe;
+    uint32_t end; // block
+} host_recipe;
+
+static rn_status build_host(void *self, const rn_recipe_options *options, rn_graph **out) {
+    const host_recipe *h = self;
+    (void)options;
+    return build(h->recipe, 0, h->end, out);
+}
+
+static rn_status plan_host(const maker *m, const attempt *a, uint64_t budget, rn_plan **out) {
+    host_recipe self = {m->recipe, a->first_block};
+    rn_recipe recipe = *m->recipe;
+    rn_plan_options options = {.effort = m->options.effort, .budget_bytes = rn_max_u64(budget, 1)};
+    recipe.self = &self;
+    recipe.build = build_host;
+    recipe.destroy = NULL;
+    recipe.rows = a->rows;
+    return rn_plan_make_alone(&recipe, &m->host, &options, NULL, out);
+}
+
+// Whether an attempt with blocks on the host fits. In one memory they are planned with what it
+// leaves; elsewhere their budget is looked at when the plan is written.
+static rn_status fit(const maker *m, uint64_t room, attempt *a, bool *out) {
+    *out = a->bytes <= room;
+    if (!*out || m->caps->own_memory) return RN_OK;
+    uint64_t left = room == RN_NO_LIMIT ? RN_NO_LIMIT : room - a->bytes;
+    rn_status s = plan_host(m, a, left, &a->host);
+    *out = s == RN_OK;
+    return s == RN_OVER_BUDGET ? RN_OK : s;
+}
+
+// The fewest bytes that an attempt takes with its blocks on the host.
+static rn_status count_least(const maker *m, attempt *a, uint64_t *out) {
+    *out = a->bytes;
+    if (a->first_block == 0 || m->caps->own_memory) return RN_OK;
+    RN_TRY(plan_host(m, a, RN_NO_LIMIT, &a->host));
+    if (rn_add_u64(a->bytes, a->host->summary.smallest_bytes, out)) return RN_OK;
+    return rn_fail(RN_INVALID, "'%s' is more than memory can hold", m->recipe->name);
+}
+
+// ---- searching ----------------------------------------------------------------------------------
+
 // The fewest first blocks on the host with which the rest fits into `room`; *out has no graph where
 // there is none. Fewer blocks on the device never take more.
 static rn_status try_hybrid(const maker *m, uint64_t rows, uint64_t room, attempt *out) {
@@ -128,13 +183,14 @@ static rn_status try_hybrid(const maker *m, uint64_t rows, uint64_t room, attemp
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         attempt a;
+        bool fits = false;
         rn_status s = try_it(m, rows, middle, false, &a);
+        if (s == RN_OK) s = fit(m, room, &a, &fits);
         if (s != RN_OK && s != RN_UNSUPPORTED) {
             drop(&a);
             drop(out);
             return s;
         }
-        bool fits = s == RN_OK && a.bytes <= room;
         attempt *worse = fits ? out : &a;
         drop(worse);
         if (fits) *out = a;
@@ -152,19 +208,19 @@ static uint64_t halve(const maker *m, uint64_t rows) {
 static rn_status find_attempt(maker *m, uint64_t room, attempt *out) {
     uint64_t wanted = m->has_rows ? (m->recipe->rows ? m->recipe->rows : 1) : 0;
     if (m->caps->most_rows) wanted = rn_min_u64(wanted, m->caps->most_rows);
-    bool more = true, hybrid = m->options.host_caps && !m->options.exact;
+    bool more = true;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
         bool two = m->caps->backend->has_frugal && !m->caps->frugal;
         for (int fast = two; fast >= 0; fast--) {
             rn_status s = try_it(m, rows, 0, fast, out);
             if (s == RN_OK && out->bytes <= room) return RN_OK;
             drop(out);
-            if (s == RN_UNSUPPORTED && hybrid) m->refusal = *rn_last_error();
+            if (s == RN_UNSUPPORTED && m->hybrid) m->refusal = *rn_last_error();
             if (s != RN_OK && !m->refusal.status) return s;
         }
         more = halve(m, rows) > 0 && !m->refusal.status;
     }
-    more = hybrid;
+    more = m->hybrid;
     for (uint64_t rows = wanted; more; rows = halve(m, rows)) {
         RN_TRY(try_hybrid(m, rows, room, out));
         if (out->graph) return RN_OK;
@@ -173,17 +229,23 @@ static rn_status find_attempt(maker *m, uint64_t room, attempt *out) {
     return RN_OK;
 }
 
-// The fewest bytes of any attempt: one row, and as many blocks on the host as can be.
+// The fewest bytes of any attempt: one row, and as many blocks on the host as can be; in one memory
+// that may be more than all on the device.
 static rn_status find_smallest(const maker *m, uint64_t *out) {
-    uint32_t block = m->options.host_caps && !m->options.exact ? m->blocks : 1;
+    uint32_t block = m->hybrid ? m->blocks : 1;
+    uint64_t whole = UINT64_MAX;
     rn_status s = RN_UNSUPPORTED;
+    attempt a;
     while (s == RN_UNSUPPORTED && block-- > 0) { // fewer blocks never take more
-        attempt a;
         s = try_it(m, m->has_rows, block, false, &a);
+        if (s == RN_OK) s = count_least(m, &a, out);
         drop(&a);
-        *out = a.bytes;
     }
-    return s;
+    if (s != RN_OK || block == 0 || m->caps->own_memory) return s;
+    if (try_it(m, m->has_rows, 0, false, &a) == RN_OK) whole = a.bytes;
+    drop(&a);
+    *out = rn_min_u64(*out, whole);
+    return RN_OK;
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -210,8 +272,8 @@ static rn_status predict(const maker *m, rn_plan *plan) {
     rn_plan_summary *s = &plan->summary;
     double run = 0, pass = 0;
     RN_TRY(time_run(m, plan->graph, s->rows, &run));
-    s->seconds = s->prefill_seconds = run;
     plan->steps[0].seconds = run;
+    s->seconds = s->prefill_seconds = run + (plan->host ? plan->host->summary.seconds : 0);
     if (!m->has_rows) return RN_OK;
     RN_TRY(time_run(m, plan->graph, 1, &pass));
     s->workload_rows = m->recipe->workload_rows ? m->recipe->workload_rows : s->rows;
@@ -223,38 +285,6 @@ static rn_status predict(const maker *m, rn_plan *plan) {
         s->decode_seconds += plan->host->summary.decode_seconds;
     }
     s->seconds = s->prefill_seconds + (double)s->decode_steps * s->decode_seconds;
-    return RN_OK;
-}
-
-// ---- the host's blocks --------------------------------------------------------------------------
-
-typedef struct host_recipe {
-    const rn_recipe *recipe;
-    uint32_t end; // block
-} host_recipe;
-
-static rn_status build_host(void *self, const rn_recipe_options *options, rn_graph **out) {
-    const host_recipe *h = self;
-    (void)options;
-    return build(h->recipe, 0, h->end, out);
-}
-
-static rn_status plan_host(const maker *m, const attempt *a, rn_plan *plan) {
-    host_recipe self = {m->recipe, a->first_block};
-    rn_recipe recipe = *m->recipe;
-    uint64_t limit = m->options.host_budget_bytes;
-    rn_plan_options options = {.effort = m->options.effort};
-    if (limit && limit != RN_NO_LIMIT)
-        options.budget_bytes = rn_max_u64(limit - rn_min_u64(limit, plan->summary.host_bytes), 1);
-    recipe.self = &self;
-    recipe.build = build_host;
-    recipe.destroy = NULL;
-    recipe.rows = a->rows;
-    RN_TRY(rn_plan_make_alone(&recipe, m->options.host_caps, &options, NULL, &plan->host));
-    plan->summary.host_bytes += plan->host->summary.planned_bytes;
-    plan->summary.host_weight_bytes += plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS];
-    plan->summary.host_blocks = plan->host->summary.block_count;
-    plan->summary.host_rows = a->rows;
     return RN_OK;
 }
 
@@ -270,7 +300,7 @@ static rn_status allocate(rn_plan *plan) {
     RN_TRY(rn_arena_array(memory, values, sizeof *plan->groups, (void **)&plan->groups));
     RN_TRY(
         rn_arena_array(memory, values, sizeof *plan->group_values, (void **)&plan->group_values));
-    return rn_arena_array(memory, 6, sizeof *plan->reasons, (void **)&plan->reasons);
+    return rn_arena_array(memory, 8, sizeof *plan->reasons, (void **)&plan->reasons);
 }
 
 static void add_buffer(rn_plan *plan, rn_plan_buffer buffer) {
@@ -329,6 +359,37 @@ static void list_buckets(rn_plan *plan) {
     plan->buckets[plan->bucket_count++] = rows;
 }
 
+// The CPU's part in the summary: beside the device's memory, or in the same.
+static rn_status add_host(const maker *m, attempt *a, rn_plan *plan) {
+    rn_plan_summary *s = &plan->summary;
+    uint64_t limit = m->options.host_budget_bytes;
+    if (limit == 0) limit = RN_NO_LIMIT;
+    if (m->caps->own_memory)
+        RN_TRY(plan_host(m, a,
+                         limit == RN_NO_LIMIT ? limit : limit - rn_min_u64(limit, s->host_bytes),
+                         &plan->host));
+    else
+        plan->host = a->host;
+    a->host = NULL;
+    const rn_plan_summary *host = &plan->host->summary;
+    s->host_blocks = host->block_count;
+    s->host_rows = a->rows;
+    if (m->caps->own_memory) {
+        s->host_bytes += host->planned_bytes;
+        s->host_weight_bytes += host->purpose_bytes[RN_PURPOSE_WEIGHTS];
+        return RN_OK;
+    }
+    s->planned_bytes += host->planned_bytes;
+    s->arena_bytes += host->planned_bytes;
+    s->streamed_bytes += host->streamed_bytes;
+    s->weight_bytes += host->weight_bytes;
+    s->block_count += host->block_count;
+    s->resident_blocks += host->resident_blocks;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        s->purpose_bytes[p] += host->purpose_bytes[p];
+    return RN_OK;
+}
+
 static void count_blocks(rn_plan *plan) {
     for (uint32_t b = 0; b < rn_graph_block_count(plan->graph); b++)
         for (uint32_t n = 0; n < rn_graph_node_count(plan->graph); n++)
@@ -362,14 +423,20 @@ static rn_status explain(const maker *m, rn_plan *plan) {
                                   plan->caps.frugal
                                       ? "weights are used as they are: there are no copies of them"
                                       : "weights are copied and packed ahead, which is faster"));
+    char numbers[160] = "";
+    if (plan->caps.backend->describe_numbers)
+        plan->caps.backend->describe_numbers(&plan->caps, plan->graph, numbers, sizeof numbers);
+    if (numbers[0]) RN_TRY(rn_plan_add_reason(plan, "numbers", "%s", numbers));
     if (!plan->host) return RN_OK;
     return rn_plan_add_reason(
         plan, "hybrid",
-        "the CPU computes the first %u blocks by kernels (%s of weights): %s%.120s; sums are "
-        "rounded "
-        "as the CPU does",
+        "the CPU computes the first %u blocks by kernels (%s of weights in memory, %s read in "
+        "every run): %s%.120s; sums are rounded as the CPU does",
         s->host_blocks, rn_size_format(plan->host->summary.purpose_bytes[RN_PURPOSE_WEIGHTS]).text,
-        m->refusal.status ? "the device does not, " : "the device has no room for them",
+        rn_size_format(plan->host->summary.streamed_bytes).text,
+        m->refusal.status     ? "the device does not, "
+        : m->caps->own_memory ? "the device has no room for them"
+                              : "the budget has no room for all of them on the device",
         m->refusal.status ? m->refusal.message : "");
 }
 
@@ -404,7 +471,7 @@ static rn_status write_plan(const maker *m, attempt *a, rn_plan *plan) {
                                     .live_bytes = s->live_peak_bytes};
     count_blocks(plan);
     list_buckets(plan);
-    if (a->first_block) RN_TRY(plan_host(m, a, plan));
+    if (a->first_block) RN_TRY(add_host(m, a, plan));
     RN_TRY(predict(m, plan));
     return explain(m, plan);
 }
@@ -459,6 +526,7 @@ static rn_status make_plan(const maker *m, attempt *a, uint64_t smallest, rn_pla
     plan->summary.smallest_bytes = smallest;
     plan->summary.smallest_budget_bytes = budget_of(m, smallest);
     s = write_plan(m, a, plan);
+    drop(a);
     if (s == RN_OK)
         *out = plan;
     else
@@ -486,6 +554,9 @@ rn_status rn_plan_make_compiled(const rn_recipe *recipe, const rn_device_caps *c
     uint64_t smallest = 0;
     *out = NULL;
     if (options) m.options = *options;
+    m.hybrid = m.options.host_caps && !m.options.exact;
+    if (m.hybrid) m.host = *m.options.host_caps;
+    if (m.hybrid && caps->threads) m.host.threads = caps->threads;
     uint64_t limit = rn_plan_limit(caps, m.options.budget_bytes);
     RN_TRY(look_at(&m));
     RN_TRY(find_smallest(&m, &smallest));

@@ -28,6 +28,7 @@ static uint64_t find_budget(rn_device *device, const rn_device_budget *budget, u
 rn_status rn_plan_options_for(rn_device *device, const rn_device_budget *budget,
                               rn_plan_options *options) {
     rn_device_id id = device->caps.device;
+    if (device->caps.compiles && !options->exact) options->host_caps = rn_cpu_caps();
     if (!device->caps.own_memory) return RN_OK;
     uint64_t held = rn_ledger_total(id).now_bytes, total = find_budget(device, budget, held);
     options->host_budget_bytes = host_share(options);

@@ -50,7 +50,7 @@ void print_opening(const runner *r) {
                 p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
     else
         fprintf(stderr, "; all weights stay");
-    if (p->host_blocks && !p->streamed_bytes)
+    if (p->host_blocks && p->streaming_seconds == 0)
         fprintf(stderr, ", and the CPU computes the first %u blocks", p->host_blocks);
     else if (p->host_blocks)
         fprintf(stderr, " of more than %llu rows; else the CPU computes the first %u blocks",
