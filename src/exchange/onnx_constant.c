@@ -301,12 +301,35 @@ static void if_known(rn_import_call *c) {
     rn_import_inline_graph(c, branch->graph);
 }
 
+// An optional that is a tensor of the file has an element; one that is left out has none.
+static void optional_has_element(rn_import_call *c) {
+    uint8_t there = rn_import_has(c, 0);
+    rn_import_out(c, 0, rn_import_constant(c->import, RN_DTYPE_BOOL, RN_SCALAR, &there));
+}
+
+static void optional_get_element(rn_import_call *c) {
+    rn_import_slot *slot = rn_import_slot_of(c, 0);
+    if (slot)
+        rn_import_out_slot(c, 0, slot);
+    else
+        rn_import_refuse(c, "an optional without an element");
+}
+
 const rn_import_op rn_onnx_constant_ops[] = {
-    {"Constant", constant, 0},     {"ConstantOfShape", constant_of_shape, 0},
-    {"Shape", shape, 0},           {"Size", size, 0},
-    {"Range", range, 0},           {"EyeLike", eye_like, 0},
-    {"HannWindow", window, 0},     {"HammingWindow", window, 1},
-    {"BlackmanWindow", window, 2}, {"MelWeightMatrix", mel_weight_matrix, 0},
-    {"NonZero", non_zero, 0},      {"Compress", compress, 0},
-    {"If", if_known, 0},           {NULL, NULL, 0},
+    {"Constant", constant, 0},
+    {"ConstantOfShape", constant_of_shape, 0},
+    {"Shape", shape, 0},
+    {"Size", size, 0},
+    {"Range", range, 0},
+    {"EyeLike", eye_like, 0},
+    {"HannWindow", window, 0},
+    {"HammingWindow", window, 1},
+    {"BlackmanWindow", window, 2},
+    {"MelWeightMatrix", mel_weight_matrix, 0},
+    {"NonZero", non_zero, 0},
+    {"Compress", compress, 0},
+    {"If", if_known, 0},
+    {"OptionalHasElement", optional_has_element, 0},
+    {"OptionalGetElement", optional_get_element, 0},
+    {NULL, NULL, 0},
 };

@@ -381,72 +381,6 @@ static void resize(rn_import_call *c) {
     rn_import_out_as(c, 0, x, channels_last);
 }
 
-static void grid_sample(rn_import_call *c) {
-    rn_value x = rn_import_image(c, 0), grid = rn_import_in(c, 1);
-    rn_grid_sample_attrs attrs = {.align_corners = rn_import_int(c, "align_corners", 0) != 0};
-    rn_str mode = rn_import_text(c, "mode", "linear");
-    if (!x || !grid) return;
-    attrs.function = rn_str_equal(mode, RN_STR("nearest")) ? RN_RESIZE_NEAREST
-                     : rn_str_ends(mode, RN_STR("cubic"))  ? RN_RESIZE_CUBIC
-                                                           : RN_RESIZE_LINEAR;
-    attrs.padding = rn_import_text_is(c, "padding_mode", "zeros", "border") ? RN_GRID_BORDER
-                    : rn_import_text_is(c, "padding_mode", "zeros", "reflection")
-                        ? RN_GRID_REFLECTION
-                        : RN_GRID_ZEROS;
-    rn_import_out_as(c, 0, rn_op_grid_sample(c->graph, x, grid, attrs), true);
-}
-
-// Places from -1 to 1 by the last spatial axis first, with a 1 behind them: (points, rank + 1).
-static rn_value base_grid(rn_import_call *c, const int64_t *sizes, uint32_t rank, bool corners) {
-    uint64_t points = 1;
-    for (uint32_t i = 0; i < rank; i++)
-        if (sizes[i] < 1 || !rn_mul_u64(points, (uint64_t)sizes[i], &points) || points > 1 << 22) {
-            rn_import_refuse(c, "a grid of this size");
-            return RN_NO_VALUE;
-        }
-    void *block = NULL;
-    rn_status s = rn_arena_array(&c->import->memory, points * (rank + 1), sizeof(float), &block);
-    if (s != RN_OK) {
-        rn_graph_spoil(c->graph, s);
-        return RN_NO_VALUE;
-    }
-    float *grid = block;
-    for (uint64_t p = 0; p < points; p++) {
-        uint64_t rest = p;
-        for (uint32_t i = rank; i-- > 0; rest /= (uint64_t)sizes[i]) {
-            double at = (double)(rest % (uint64_t)sizes[i]), n = (double)sizes[i];
-            double place = !corners ? (2 * at + 1) / n - 1 : n > 1 ? 2 * at / (n - 1) - 1 : 0;
-            grid[p * (rank + 1) + (rank - 1 - i)] = (float)place;
-        }
-        grid[p * (rank + 1) + rank] = 1;
-    }
-    return rn_import_constant(c->import, RN_DTYPE_F32, RN_SHAPE(points, rank + 1), grid);
-}
-
-static void affine_grid(rn_import_call *c) {
-    rn_value theta = rn_import_in(c, 0);
-    rn_dtype dtype = rn_import_dtype_of(c->import, theta);
-    int64_t sizes[5];
-    size_t count = 0;
-    if (!theta || !rn_import_ints(c, 1, sizes, 5, &count)) return;
-    if (count < 4) {
-        rn_import_refuse(c, "%zu sizes", count);
-        return;
-    }
-    uint32_t rank = (uint32_t)count - 2;
-    rn_value grid = base_grid(c, sizes + 2, rank, rn_import_int(c, "align_corners", 0) != 0);
-    rn_shape points = rn_import_shape_of(c->import, grid), to = {.rank = rank + 2};
-    if (!grid) return;
-    to.dims[0] = (uint64_t)sizes[0];
-    for (uint32_t i = 0; i < rank; i++)
-        to.dims[1 + i] = (uint64_t)sizes[2 + i];
-    to.dims[rank + 1] = rank;
-    grid = rn_op_broadcast(c->graph, grid, RN_SHAPE((uint64_t)sizes[0], points.dims[0], rank + 1));
-    rn_value y =
-        rn_op_matmul(c->graph, grid, rn_import_cast(c->import, theta, RN_DTYPE_F32), RN_NO_VALUE);
-    rn_import_out(c, 0, rn_import_cast(c->import, rn_import_reshape(c->import, y, to), dtype));
-}
-
 static void roi_align(rn_import_call *c) {
     rn_value x = rn_import_in(c, 0), regions = rn_import_in(c, 1), batch = rn_import_in(c, 2);
     bool old = c->version < 16;
@@ -496,8 +430,6 @@ const rn_import_op rn_onnx_image_ops[] = {
     {"MaxUnpool", max_unpool, 0},
     {"Resize", resize, 0},
     {"Upsample", resize, 0},
-    {"GridSample", grid_sample, 0},
-    {"AffineGrid", affine_grid, 0},
     {"RoiAlign", roi_align, 0},
     {"Col2Im", col2im, 0},
     {NULL, NULL, 0},

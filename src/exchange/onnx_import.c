@@ -234,6 +234,41 @@ void rn_import_inline_graph(rn_import_call *c, const rn_onnx_graph_proto *graph)
     if (s != RN_OK) rn_graph_spoil(c->graph, s);
 }
 
+static rn_status call_graph(rn_import_call *c, const rn_onnx_graph_proto *graph,
+                            const rn_import_slot *inputs, size_t input_count,
+                            rn_import_slot *outputs, size_t output_count) {
+    rn_import_scope scope = {.parent = c->scope};
+    rn_status s = enter(c->import);
+    open_scope(&scope);
+    for (size_t i = 0; s == RN_OK && i < input_count; i++) {
+        rn_import_slot *slot = NULL;
+        s = new_slot(c->import, &scope, graph->inputs[i].name, &slot);
+        if (s != RN_OK) break;
+        *slot = inputs[i];
+        slot->name = graph->inputs[i].name;
+    }
+    if (s == RN_OK) s = add_initializers(c->import, &scope, graph, false);
+    if (s == RN_OK) s = write_nodes(c->import, &scope, graph->nodes, graph->node_count);
+    for (size_t i = 0; s == RN_OK && i < output_count; i++) {
+        const rn_import_slot *slot = rn_import_lookup(&scope, graph->outputs[i].name);
+        if (slot)
+            outputs[i] = *slot;
+        else
+            s = rn_fail(RN_CORRUPT, "the result '%.*s' is made by no node",
+                        RN_STR_ARG(graph->outputs[i].name));
+    }
+    close_scope(&scope);
+    c->import->depth--;
+    return s;
+}
+
+void rn_import_call_graph(rn_import_call *c, const rn_onnx_graph_proto *graph,
+                          const rn_import_slot *inputs, size_t input_count, rn_import_slot *outputs,
+                          size_t output_count) {
+    rn_status s = call_graph(c, graph, inputs, input_count, outputs, output_count);
+    if (s != RN_OK) rn_graph_spoil(c->graph, s);
+}
+
 // A node that reads a weight begins a block: those are what streaming is about.
 static void begin_block(rn_import_call *c) {
     char name[128];
@@ -406,6 +441,12 @@ static rn_status keep_marks(const rn_import *m, rn_arena *memory, rn_imported *o
     void *bound = NULL, *given = NULL, *forms = NULL;
     size_t bytes = m->model->graph->input_count * sizeof(bool);
     RN_TRY(rn_arena_copy(memory, m->forms, m->form_count * sizeof *m->forms, &forms));
+    for (size_t i = 0; i < m->form_count; i++) { // named by the checkpoint, or by the model
+        rn_weight_form *form = &((rn_weight_form *)forms)[i];
+        void *name = NULL;
+        RN_TRY(rn_arena_copy(memory, form->name.data, form->name.bytes, &name));
+        form->name.data = name;
+    }
     out->forms = forms;
     out->form_count = m->form_count;
     RN_TRY(rn_arena_copy(memory, m->bound, bytes, &bound));

@@ -19,6 +19,8 @@
 #include "exchange/onnx_import.h"
 #include "graph/op.h"
 
+enum { RN_ONNX_CONSTANT_BYTES = 1024 }; // of an initializer: larger ones are weights
+
 // A value of the file by its name.
 typedef struct rn_import_slot {
     rn_str name;
@@ -83,7 +85,8 @@ typedef struct rn_import_op {
 // The rows of one file of ops; ended by a row without a name.
 extern const rn_import_op rn_onnx_math_ops[], rn_onnx_move_ops[], rn_onnx_reduce_ops[],
     rn_onnx_image_ops[], rn_onnx_norm_ops[], rn_onnx_quantized_ops[], rn_onnx_sequence_ops[],
-    rn_onnx_loss_ops[], rn_onnx_constant_ops[];
+    rn_onnx_loss_ops[], rn_onnx_constant_ops[], rn_onnx_loop_ops[], rn_onnx_linear_attention_ops[],
+    rn_onnx_sample_ops[];
 const rn_import_op *rn_import_find_op(rn_str domain, rn_str name);
 
 // ---- failing ------------------------------------------------------------------------------------
@@ -95,6 +98,8 @@ void rn_import_refuse(rn_import_call *c, const char *format, ...) RN_PRINTF(2, 3
 
 // NULL: left out.
 rn_import_slot *rn_import_slot_of(rn_import_call *c, uint32_t input);
+// Of a slot, in ONNX's layout.
+rn_value rn_import_slot_value(rn_import_call *c, rn_import_slot *slot);
 bool rn_import_has(rn_import_call *c, uint32_t input);
 // In ONNX's layout. One that is missing spoils the graph.
 rn_value rn_import_in(rn_import_call *c, uint32_t input);
@@ -146,6 +151,8 @@ uint32_t rn_import_axis(rn_import_call *c, int64_t axis, uint32_t rank);
 
 void rn_import_out(rn_import_call *c, uint32_t output, rn_value value);
 void rn_import_out_as(rn_import_call *c, uint32_t output, rn_value value, bool channels_last);
+// What a slot of another scope has.
+void rn_import_out_slot(rn_import_call *c, uint32_t output, const rn_import_slot *slot);
 // A result without elements.
 void rn_import_out_empty(rn_import_call *c, uint32_t output, rn_dtype dtype, rn_shape shape);
 bool rn_import_wants(const rn_import_call *c, uint32_t output); // it has a name
@@ -164,6 +171,8 @@ rn_value rn_import_attend(rn_import_call *c, rn_value q, rn_value k, rn_value v,
                           rn_value mask);
 // The same for chances v, where the chances were made by a product, a scale, a mask and a softmax.
 rn_value rn_import_find_attention(rn_import_call *c, rn_value chances, rn_value v);
+// Each head `times` times: (B, HK, T, D) as (B, HK * times, T, D).
+rn_value rn_import_repeat_heads(rn_import_call *c, rn_value x, uint64_t times);
 
 rn_value rn_import_constant(rn_import *m, rn_dtype dtype, rn_shape shape, const void *data);
 // One element of that dtype, of rank 0.
@@ -194,6 +203,10 @@ void rn_import_fold_free(rn_import *m);
 // Writes the nodes of a subgraph (If's branch) in a scope of its own and gives its outputs to the
 // node's.
 void rn_import_inline_graph(rn_import_call *c, const rn_onnx_graph_proto *graph);
+// The same with inputs of its own, as often as it is called (a loop's body): slots in, slots out.
+void rn_import_call_graph(rn_import_call *c, const rn_onnx_graph_proto *graph,
+                          const rn_import_slot *inputs, size_t input_count, rn_import_slot *outputs,
+                          size_t output_count);
 rn_import_slot *rn_import_lookup(const rn_import_scope *scope, rn_str name);
 
 #endif

@@ -291,6 +291,25 @@ static void cast(rn_import_call *c) {
     write_cast(c, (uint32_t)rn_import_int(c, "to", 0));
 }
 
+// The same bits as another type of the same size: of whole numbers, which wrap.
+static void bit_cast(rn_import_call *c) {
+    bool channels_last;
+    rn_value x = rn_import_any(c, 0, &channels_last);
+    uint32_t type = (uint32_t)rn_import_int(c, "to", 0);
+    rn_convert_attrs attrs = {.dtype = rn_onnx_dtype(type)};
+    rn_dtype from = rn_import_dtype_of(c->import, x);
+    if (!x) return;
+    if (attrs.dtype == RN_DTYPE_NONE || type >= RN_ONNX_UINT4 || attrs.dtype == RN_DTYPE_BOOL ||
+        rn_dtype_get(from)->is_float || rn_dtype_get(attrs.dtype)->is_float ||
+        rn_dtype_get(from)->block_bytes != rn_dtype_get(attrs.dtype)->block_bytes) {
+        rn_import_refuse(c, "the bits of %s as %s", rn_dtype_get(from)->name,
+                         rn_onnx_type_name(type));
+        return;
+    }
+    if (from != attrs.dtype) x = rn_op_convert(c->graph, x, attrs);
+    rn_import_out_as(c, 0, x, channels_last);
+}
+
 static void cast_like(rn_import_call *c) {
     rn_dtype dtype = rn_import_dtype(c, 1);
     rn_import_slot *like = rn_import_slot_of(c, 1);
@@ -477,10 +496,48 @@ static int find_symbol(const term *t, uint8_t symbol) {
     return -1;
 }
 
-// The operand with its axes in the order of `all`, 1 where it has none. A repeated letter is a
-// diagonal, which is refused.
-static rn_value align_term(rn_import_call *c, rn_value x, const term *t, const term *all) {
+// Axes `a` and `b` of one length become one, the diagonal: (n, n) as n * n, of which every n + 1st.
+static rn_value take_diagonal(rn_import_call *c, rn_value x, uint32_t a, uint32_t b) {
     uint8_t axes[RN_MAX_RANK] = {0};
+    rn_shape from = rn_import_shape_of(c->import, x), to = {.rank = from.rank - 1};
+    rn_strided_slice_attrs cut = {0};
+    if (!x || from.dims[a] != from.dims[b] || from.dims[a] == RN_ROWS) {
+        rn_import_refuse(c, "a diagonal of %s", rn_shape_format(from).text);
+        return RN_NO_VALUE;
+    }
+    for (uint32_t i = 0, at = 0; i < from.rank; i++) { // b right behind a
+        if (i == b) continue;
+        to.dims[at - (at > a)] = from.dims[i];
+        axes[at++] = (uint8_t)i;
+        if (i == a) axes[at++] = (uint8_t)b;
+    }
+    to.dims[a] = from.dims[a] * from.dims[a];
+    for (uint32_t i = 0; i < to.rank; i++) {
+        cut.step[i] = i == a ? (int64_t)from.dims[a] + 1 : 1;
+        cut.count[i] = i == a ? from.dims[a] : to.dims[i];
+    }
+    x = rn_import_reshape(c->import, rn_import_permute(c->import, x, axes), to);
+    return x ? rn_op_strided_slice(c->graph, x, cut) : x;
+}
+
+// A letter that one operand has twice is a diagonal.
+static rn_value take_diagonals(rn_import_call *c, rn_value x, term *t) {
+    for (uint32_t b = 1; b < t->count && x; b++) {
+        int a = find_symbol(t, t->symbols[b]);
+        if (a == (int)b) continue;
+        x = take_diagonal(c, x, (uint32_t)a, b);
+        memmove(&t->symbols[b], &t->symbols[b + 1], t->count - b - 1);
+        t->count--;
+        b--;
+    }
+    return x;
+}
+
+// The operand with its axes in the order of `all`, 1 where it has none.
+static rn_value align_term(rn_import_call *c, rn_value x, const term *given, const term *all) {
+    uint8_t axes[RN_MAX_RANK] = {0};
+    term own = *given, *t = &own;
+    x = take_diagonals(c, x, t);
     uint32_t at = 0;
     rn_shape from = rn_import_shape_of(c->import, x), to = {.rank = all->count};
     for (uint32_t i = 0; i < all->count; i++) {
@@ -488,10 +545,7 @@ static rn_value align_term(rn_import_call *c, rn_value x, const term *t, const t
         to.dims[i] = found < 0 ? 1 : from.dims[found];
         if (found >= 0) axes[at++] = (uint8_t)found;
     }
-    if (at != t->count) {
-        rn_import_refuse(c, "a letter that one operand has twice");
-        return RN_NO_VALUE;
-    }
+    if (!x || at != t->count) return RN_NO_VALUE;
     return rn_import_reshape(c->import, rn_import_permute(c->import, x, axes), to);
 }
 
@@ -705,6 +759,7 @@ const rn_import_op rn_onnx_math_ops[] = {
     {"Mean", mean, 0},
     {"Clip", clip, 0},
     {"Cast", cast, 0},
+    {"BitCast", bit_cast, 0},
     {"CastLike", cast_like, 0},
     {"Softmax", soft, RN_SOFT_MAX},
     {"LogSoftmax", soft, RN_SOFT_LOG_MAX},

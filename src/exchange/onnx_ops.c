@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 static const rn_import_op *const tables[] = {
-    rn_onnx_math_ops,     rn_onnx_move_ops, rn_onnx_reduce_ops,
-    rn_onnx_image_ops,    rn_onnx_norm_ops, rn_onnx_quantized_ops,
-    rn_onnx_sequence_ops, rn_onnx_loss_ops, rn_onnx_constant_ops,
+    rn_onnx_math_ops,     rn_onnx_move_ops,      rn_onnx_reduce_ops,           rn_onnx_image_ops,
+    rn_onnx_norm_ops,     rn_onnx_quantized_ops, rn_onnx_sequence_ops,         rn_onnx_loss_ops,
+    rn_onnx_constant_ops, rn_onnx_loop_ops,      rn_onnx_linear_attention_ops, rn_onnx_sample_ops,
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 

@@ -4,6 +4,76 @@
 
 #include <stdio.h>
 
+// ---- weights of several tensors -----------------------------------------------------------------
+
+// An initializer of the model's own file, that no node has read as it is.
+static const rn_tensor_info *own_tensor(rn_import_call *c, uint32_t input) {
+    rn_import_slot *slot = rn_import_slot_of(c, input);
+    const rn_import *m = c->import;
+    char name[512];
+    bool own = slot && slot->is_initializer && m->checkpoint && m->weights == m->checkpoint;
+    if (!own || slot->name.bytes >= sizeof name) return NULL;
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(slot->name));
+    return rn_checkpoint_find(m->checkpoint, name);
+}
+
+static rn_status keep_form(rn_import *m, const rn_weight_form *form) {
+    if (m->form_count == m->form_room) {
+        size_t room = m->form_room ? 2 * m->form_room : 64;
+        void *items = NULL;
+        RN_TRY(rn_arena_array(&m->memory, room, sizeof *form, &items));
+        if (m->form_count) memcpy(items, m->forms, m->form_count * sizeof *form);
+        m->forms = items;
+        m->form_room = room;
+    }
+    m->forms[m->form_count++] = *form;
+    return RN_OK;
+}
+
+// An 8-bit weight whose numbers are made when it is read, not in every run: with a scale for all, a
+// row or a column. RN_NO_VALUE: it is none, or so small that it is folded.
+static rn_value weight_of_bytes(rn_import_call *c) {
+    const rn_tensor_info *data = own_tensor(c, 0), *scale = own_tensor(c, 1),
+                         *zero = rn_import_has(c, 2) ? own_tensor(c, 2) : NULL;
+    char name[512];
+    if (!data || !scale || (rn_import_has(c, 2) && !zero) || data->rank < 2 ||
+        data->rank > RN_MAX_RANK || data->bytes <= RN_ONNX_CONSTANT_BYTES ||
+        scale->dtype != RN_DTYPE_F32 || (zero && zero->dtype != data->dtype) ||
+        (data->dtype != RN_DTYPE_I8 && data->dtype != RN_DTYPE_U8) ||
+        (zero && zero->elements != scale->elements) || rn_import_int(c, "block_size", 0) ||
+        rn_import_int(c, "output_dtype", 0) ||
+        rn_onnx_dtype(rn_import_slot_of(c, 0)->data_type) != data->dtype ||
+        rn_import_slot_of(c, 0)->data_type >= RN_ONNX_UINT4 ||
+        c->node->outputs[0].bytes >= sizeof name)
+        return RN_NO_VALUE;
+    uint64_t rows = data->dims[0], cols = data->elements / rows, axis = 1;
+    int64_t given = rn_import_int(c, "axis", 1);
+    axis = (uint64_t)(given < 0 ? given + data->rank : given);
+    bool one = scale->elements == 1, by_row = axis == 0 && scale->elements == rows,
+         by_column = axis == 1 && data->rank == 2 && scale->elements == cols;
+    if (!one && !by_row && !by_column) return RN_NO_VALUE;
+    bool columns = !one && !by_row;
+    rn_weight_form form = {.name = c->node->outputs[0],
+                           .kind = RN_FORM_LINEAR,
+                           .dtype = RN_DTYPE_F32,
+                           .rows = rows,
+                           .cols = cols,
+                           .group = columns ? 1 : cols,
+                           .group_count = columns ? cols : 1,
+                           .scale_rows = by_row ? 1 : rows,
+                           .bits = 8,
+                           .symmetric = false,
+                           .data = data,
+                           .scale = scale,
+                           .zero = zero};
+    rn_shape shape = {.rank = data->rank};
+    memcpy(shape.dims, data->dims, data->rank * sizeof *shape.dims);
+    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(form.name));
+    if (rn_graph_find(c->graph, RN_ROLE_WEIGHT, name)) return RN_NO_VALUE;
+    if (keep_form(c->import, &form) != RN_OK) return RN_NO_VALUE;
+    return rn_graph_weight(c->graph, name, form.dtype, shape);
+}
+
 // ---- to and from whole numbers ------------------------------------------------------------------
 
 // The element type of the result: the zero point's, or the attribute's; uint8 otherwise.
@@ -68,6 +138,11 @@ static void quantize(rn_import_call *c) {
 }
 
 static void dequantize(rn_import_call *c) {
+    rn_value held = weight_of_bytes(c);
+    if (held) {
+        rn_import_out(c, 0, held);
+        return;
+    }
     rn_value scale = rn_import_in(c, 1), zero = rn_import_optional(c, 2);
     bool channels_last;
     rn_value x = scaled_input(c, scale, &channels_last);
@@ -275,30 +350,6 @@ static rn_value unpack_codes(rn_import_call *c, rn_value packed, uint32_t bits, 
         rn_op_binary(g, RN_BINARY_SHIFT_RIGHT, packed, rn_import_scalar(m, RN_DTYPE_U8, 4));
     rn_value both = rn_op_concat(g, (rn_value[]){low, high}, 2, 2);
     return rn_import_reshape(m, both, RN_SHAPE(rows, 2 * bytes));
-}
-
-// An initializer of the model's own file, that no node has read as it is.
-static const rn_tensor_info *own_tensor(rn_import_call *c, uint32_t input) {
-    rn_import_slot *slot = rn_import_slot_of(c, input);
-    const rn_import *m = c->import;
-    char name[512];
-    bool own = slot && slot->is_initializer && m->checkpoint && m->weights == m->checkpoint;
-    if (!own || slot->name.bytes >= sizeof name) return NULL;
-    snprintf(name, sizeof name, "%.*s", RN_STR_ARG(slot->name));
-    return rn_checkpoint_find(m->checkpoint, name);
-}
-
-static rn_status keep_form(rn_import *m, const rn_weight_form *form) {
-    if (m->form_count == m->form_room) {
-        size_t room = m->form_room ? 2 * m->form_room : 64;
-        void *items = NULL;
-        RN_TRY(rn_arena_array(&m->memory, room, sizeof *form, &items));
-        if (m->form_count) memcpy(items, m->forms, m->form_count * sizeof *form);
-        m->forms = items;
-        m->form_room = room;
-    }
-    m->forms[m->form_count++] = *form;
-    return RN_OK;
 }
 
 // Weights that stay as they are in the file, 4 bits each: blocks of 32 columns with a scale and a

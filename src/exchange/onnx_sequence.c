@@ -248,8 +248,7 @@ static rn_value split_heads(rn_import_call *c, rn_value x, uint64_t heads) {
     return rn_import_permute(c->import, rn_import_reshape(c->import, x, to), heads_out);
 }
 
-// Each head `times` times: (B, HK, T, D) as (B, HK * times, T, D).
-static rn_value repeat_heads(rn_import_call *c, rn_value x, uint64_t times) {
+rn_value rn_import_repeat_heads(rn_import_call *c, rn_value x, uint64_t times) {
     rn_shape s = rn_import_shape_of(c->import, x);
     if (!x || times == 1) return x;
     x = rn_import_reshape(c->import, x, RN_SHAPE(s.dims[0], s.dims[1], 1, s.dims[2], s.dims[3]));
@@ -327,8 +326,8 @@ static bool open_attention(rn_import_call *c, attending *a) {
         return false;
     }
     a->queries = q.dims[2], a->keys = k.dims[2];
-    a->k = repeat_heads(c, a->k, q.dims[1] / k.dims[1]);
-    a->v = repeat_heads(c, a->v, q.dims[1] / k.dims[1]);
+    a->k = rn_import_repeat_heads(c, a->k, q.dims[1] / k.dims[1]);
+    a->v = rn_import_repeat_heads(c, a->v, q.dims[1] / k.dims[1]);
     return a->k && a->v;
 }
 

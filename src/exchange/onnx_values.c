@@ -125,8 +125,6 @@ rn_value rn_import_from_image(rn_import *m, rn_value value) {
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-enum { CONSTANT_BYTES = 1024 }; // of an initializer: larger ones are weights
-
 rn_import_slot *rn_import_lookup(const rn_import_scope *scope, rn_str name) {
     uint64_t slot = 0;
     for (; scope; scope = scope->parent)
@@ -224,7 +222,7 @@ static rn_status make_value(rn_import *m, rn_import_slot *slot) {
         return rn_fail(RN_UNSUPPORTED, "'%.*s' has %u axes", RN_STR_ARG(slot->name), t->rank);
     for (uint32_t i = 0; i < t->rank; i++)
         shape.dims[i] = t->dims[i];
-    if (!slot->is_initializer || bytes <= CONSTANT_BYTES)
+    if (!slot->is_initializer || bytes <= RN_ONNX_CONSTANT_BYTES)
         return decode_constant(m, t, shape, &slot->value);
     RN_TRY(rn_arena_copy(&m->memory, t->name.data, t->name.bytes, &name));
     if (m->weights != m->checkpoint)
@@ -255,6 +253,10 @@ static rn_value in_layout(rn_import_call *c, rn_import_slot *slot, bool channels
         slot->other = channels_last ? rn_import_to_image(c->import, value)
                                     : rn_import_from_image(c->import, value);
     return slot->other;
+}
+
+rn_value rn_import_slot_value(rn_import_call *c, rn_import_slot *slot) {
+    return in_layout(c, slot, false);
 }
 
 rn_value rn_import_optional(rn_import_call *c, uint32_t input) {
@@ -535,6 +537,19 @@ void rn_import_out_as(rn_import_call *c, uint32_t output, rn_value value, bool c
     }
     slot->value = value;
     slot->channels_last = channels_last;
+}
+
+void rn_import_out_slot(rn_import_call *c, uint32_t output, const rn_import_slot *slot) {
+    rn_import_slot *to = NULL;
+    if (!rn_import_wants(c, output) || is_spoilt(c)) return;
+    rn_status s = add_slot(c, c->node->outputs[output], &to);
+    if (s != RN_OK) {
+        rn_graph_spoil(c->graph, s);
+        return;
+    }
+    rn_str name = to->name;
+    *to = *slot;
+    to->name = name;
 }
 
 void rn_import_out_empty(rn_import_call *c, uint32_t output, rn_dtype dtype, rn_shape shape) {

@@ -78,6 +78,8 @@ static void lay_out_planes(const rn_weight_form *f, band *b) {
                         columns ? scale_bytes : scale_bytes * f->group_count);
     if (f->kind == RN_FORM_NBITS)
         b->zero = plane_of(f->zero, false, 1, 1, rn_div_up(f->group_count, 2));
+    else if (f->kind == RN_FORM_LINEAR)
+        b->zero = plane_of(f->zero, false, f->scale_rows, 1, f->group_count);
     else
         b->zero =
             plane_of(f->zero, columns, each, f->group_count, columns ? 4 : 4 * f->group_count);
@@ -141,6 +143,10 @@ static void decode_awq(const rn_weight_form *f, const plane *p, uint64_t row, ui
                 word_at(cell_at(p, k, row + r)) >> awq_shift[(row + r) % 8] & 15;
 }
 
+static bool is_signed(const rn_weight_form *f) {
+    return f->kind == RN_FORM_INT8 || (f->kind == RN_FORM_LINEAR && f->data->dtype == RN_DTYPE_I8);
+}
+
 static void decode_codes(const rn_weight_form *f, const plane *p, uint64_t row, uint64_t count,
                          uint8_t *codes) {
     if (f->kind == RN_FORM_GPTQ) {
@@ -157,7 +163,7 @@ static void decode_codes(const rn_weight_form *f, const plane *p, uint64_t row, 
             decode_nibbles(from, f->cols, codes);
         else
             memcpy(codes, from, f->cols);
-        for (uint64_t c = 0; f->kind == RN_FORM_INT8 && c < f->cols; c++)
+        for (uint64_t c = 0; is_signed(f) && c < f->cols; c++)
             codes[c] ^= 0x80; // from signed to above the middle
     }
 }
@@ -201,6 +207,7 @@ static rn_status decode_scales(const reading *r, const band *b, uint64_t row, ui
 static int zero_at(const rn_weight_form *f, const plane *p, uint64_t row, uint64_t g) {
     uint32_t each = 32 / f->bits, mask = (1u << f->bits) - 1;
     if (f->kind == RN_FORM_NBITS) return cell_at(p, 0, row)[g / 2] >> g % 2 * 4 & 15;
+    if (f->kind == RN_FORM_LINEAR) return cell_at(p, 0, row)[g] ^ (is_signed(f) ? 0x80 : 0);
     const uint8_t *cell = p->columns ? cell_at(p, g, row) : cell_at(p, 0, row) + 4 * g;
     uint32_t shift = f->kind == RN_FORM_AWQ ? awq_shift[row % 8] : f->bits * (row % each);
     return (int)(word_at(cell) >> shift & mask) + f->zero_plus_one;
@@ -210,7 +217,7 @@ static rn_status decode_zeros(const reading *r, const band *b, uint64_t row, uin
                               int16_t *zeros) {
     const rn_weight_form *f = r->form;
     for (uint64_t i = 0; i < count * f->group_count; i++) {
-        int middle = rn_form_middle(f->bits);
+        int middle = f->kind == RN_FORM_LINEAR && !is_signed(f) ? 0 : rn_form_middle(f->bits);
         uint64_t at = row + i / f->group_count;
         zeros[i] = (int16_t)(f->zero ? zero_at(f, &b->zero, at, i % f->group_count) : middle);
         if (!f->symmetric || zeros[i] == middle) continue;

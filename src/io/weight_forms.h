@@ -24,6 +24,9 @@
 //     nbits    u8 (o, i/g, g/2), scales f32 or f16 (o * i/g), zeros u8, two a      q4_0, u4_b32
 //              byte, (o, i/g/2) or none: ONNX Runtime's MatMulNBits, whose graph
 //              names them (rn_checkpoint_add_forms)
+//     linear   i8 or u8 (o, i), scale f32: one, (o) or (i); zero of the data's     f32
+//              dtype and the scale's shape, or none: ONNX's DequantizeLinear of a
+//              weight, whose graph names them
 //
 // The numbers are the same to the last bit, but where a symmetric 4- or 8-bit form has bf16 scales
 // below 2^-17 (they become f16) and where it says f16. Shapes that have no whole blocks of the kind
@@ -70,6 +73,7 @@ typedef enum rn_form_kind {
     RN_FORM_NVFP4,
     RN_FORM_MXFP4,
     RN_FORM_NBITS,
+    RN_FORM_LINEAR,
     RN_FORM_KINDS
 } rn_form_kind;
 

@@ -75,9 +75,9 @@ static uint32_t count_ops(const rn_graph *graph, rn_op op) {
 static void what_is_not_known_is_named(void **state) {
     (void)state;
     writing w = begin("x", image, 4);
-    add_node(&w, "Loop", "x", NULL, "y");
+    add_node(&w, "Unique", "x", NULL, "y");
     add_output(&w, "y");
-    assert_refused(&w, "Loop", "no op");
+    assert_refused(&w, "Unique", "no op");
     w = begin("x", image, 4);
     add_node(&w, "Relu", "later", NULL, "y"); // a cycle
     add_node(&w, "Relu", "y", NULL, "later");
