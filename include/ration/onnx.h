@@ -84,15 +84,17 @@ RN_API const char *rn_onnx_output_name(const rn_onnx *onnx, size_t index);
 
 typedef struct rn_onnx_write_options {
     uint32_t opset;              // 18 to 27; 0: 21
+    bool int8;                   // weights of products and convolutions: 8 bits, a scale a row
     const volatile bool *cancel; // set to true by anybody to stop with RN_CANCELLED; may be NULL
     uint64_t reserved[4];        // zero
 } rn_onnx_write_options;
 
 // Writes the recipe's graph as `path`, and its weights, widened to f32 where they are floats of
-// another type, as PATH.data beside it; a band of a weight is held at a time. Inputs and outputs
-// have the graph's names; a state (the KV cache) is an input and, with ".next" behind its name, an
-// output. RN_ROWS is the symbol "rows". RN_UNSUPPORTED names a node or a weight that ONNX cannot
-// express. options and out_bytes (of both files) may be NULL.
+// another type (or rounded to 8 bits, a DequantizeLinear behind each), as PATH.data beside it; a
+// band of a weight is held at a time. Inputs and outputs have the graph's names; a state (the KV
+// cache) is an input and, with ".next" behind its name, an output. RN_ROWS is the symbol "rows".
+// RN_UNSUPPORTED names a node or a weight that ONNX cannot express. options and out_bytes (of both
+// files) may be NULL.
 RN_API RN_MUST_USE rn_status rn_onnx_write(const rn_recipe *recipe, const rn_weight_source *weights,
                                            const char *path, const rn_onnx_write_options *options,
                                            uint64_t *out_bytes);

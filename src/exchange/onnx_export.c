@@ -78,11 +78,45 @@ static bool is_given_once(const rn_stablehlo_entry *entry) {
     return entry->kind == RN_STABLEHLO_WEIGHT || entry->kind == RN_STABLEHLO_CONSTANT;
 }
 
-uint64_t rn_onnx_export_offset(const rn_stablehlo_signature *signature, uint32_t index) {
+// Input 1 of a product or a convolution is its weight.
+static bool is_multiplied(const rn_node *node, rn_value value) {
+    bool product =
+        rn_op_is(node->op, RN_TRAIT_PRODUCT) || node->op == RN_OP_CONV || node->op == RN_OP_CONV2D;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] == value && (i != 1 || !product)) return false;
+    return true;
+}
+
+bool rn_onnx_export_is_int8(const rn_graph *graph, const rn_stablehlo_entry *entry) {
+    return entry->kind == RN_STABLEHLO_WEIGHT && entry->dtype == RN_DTYPE_I8 &&
+           rn_graph_value(graph, entry->value)->dtype != RN_DTYPE_I8;
+}
+
+void rn_onnx_export_mark_int8(const rn_graph *graph, rn_stablehlo_signature *signature) {
+    enum { LEAST_ELEMENTS = 4096 };
+    for (uint32_t i = 0; i < signature->argument_count; i++) {
+        rn_stablehlo_entry *entry = (rn_stablehlo_entry *)&signature->arguments[i]; // its maker's
+        uint64_t elements = rn_shape_elements(entry->shape, 1);
+        bool marked = entry->kind == RN_STABLEHLO_WEIGHT && entry->dtype == RN_DTYPE_F32 &&
+                      entry->shape.rank >= 2 && elements >= LEAST_ELEMENTS;
+        for (uint32_t n = 0; marked && n < rn_graph_node_count(graph); n++)
+            marked = is_multiplied(rn_graph_node(graph, n), entry->value);
+        if (!marked) continue;
+        entry->dtype = RN_DTYPE_I8;
+        entry->bytes = elements;
+    }
+}
+
+uint64_t rn_onnx_export_offset(const rn_graph *graph, const rn_stablehlo_signature *signature,
+                               uint32_t index) {
     uint64_t at = 0;
-    for (uint32_t i = 0; i < index; i++)
-        if (is_given_once(&signature->arguments[i]))
-            at += rn_round_up(signature->arguments[i].bytes, WEIGHT_ALIGNED);
+    for (uint32_t i = 0; i < index; i++) {
+        const rn_stablehlo_entry *entry = &signature->arguments[i];
+        if (!is_given_once(entry)) continue;
+        at += rn_round_up(entry->bytes, WEIGHT_ALIGNED);
+        if (rn_onnx_export_is_int8(graph, entry))
+            at += rn_round_up(entry->shape.dims[0] * sizeof(float), WEIGHT_ALIGNED);
+    }
     return at;
 }
 
@@ -143,31 +177,52 @@ static void write_external(rn_export *h, const char *key, const char *value) {
 }
 
 // TensorProto: 1 dims, 2 data_type, 8 name, 13 external_data, 14 data_location.
-static void write_weight(rn_export *h, const model *m, uint32_t index) {
-    const rn_stablehlo_entry *entry = &m->signature.arguments[index];
+static void write_tensor(rn_export *h, const model *m, const char *name, rn_dtype dtype,
+                         rn_shape shape, uint64_t offset) {
     char number[32];
+    uint64_t bytes = 0;
+    if (!rn_dtype_bytes(dtype, rn_shape_elements(shape, 1), &bytes)) bytes = 0;
     h->node.bytes = 0;
-    for (uint32_t i = 0; i < entry->shape.rank; i++)
-        rn_export_varint(h, &h->node, 1, entry->shape.dims[i]);
-    rn_export_varint(h, &h->node, 2, (uint64_t)rn_onnx_data_type(entry->dtype));
-    rn_export_string(h, &h->node, 8, m->arguments[index]);
+    for (uint32_t i = 0; i < shape.rank; i++)
+        rn_export_varint(h, &h->node, 1, shape.dims[i]);
+    rn_export_varint(h, &h->node, 2, (uint64_t)rn_onnx_data_type(dtype));
+    rn_export_string(h, &h->node, 8, name);
     write_external(h, "location", m->options->weight_file);
-    snprintf(number, sizeof number, "%llu",
-             (unsigned long long)rn_onnx_export_offset(&m->signature, index));
+    snprintf(number, sizeof number, "%llu", (unsigned long long)offset);
     write_external(h, "offset", number);
-    snprintf(number, sizeof number, "%llu", (unsigned long long)entry->bytes);
+    snprintf(number, sizeof number, "%llu", (unsigned long long)bytes);
     write_external(h, "length", number);
     rn_export_varint(h, &h->node, 14, 1);
     rn_export_bytes(h, &h->graph, 5, h->node.data, h->node.bytes);
+}
+
+// A weight as its name, or as "NAME.int8", "NAME.scale" and a node that makes NAME of both.
+static void write_weight(rn_export *h, const model *m, uint32_t index, rn_export_value value) {
+    const rn_stablehlo_entry *entry = &m->signature.arguments[index];
+    const char *name = m->arguments[index];
+    uint64_t at = rn_onnx_export_offset(m->graph, &m->signature, index);
+    if (!rn_onnx_export_is_int8(m->graph, entry)) {
+        write_tensor(h, m, name, entry->dtype, entry->shape, at);
+        return;
+    }
+    char codes[600], scales[600];
+    rn_export_attr axis = RN_EXPORT_INT("axis", 0);
+    snprintf(codes, sizeof codes, "%.580s.int8", name);
+    snprintf(scales, sizeof scales, "%.580s.scale", name);
+    write_tensor(h, m, codes, RN_DTYPE_I8, entry->shape, at);
+    write_tensor(h, m, scales, RN_DTYPE_F32, RN_SHAPE(entry->shape.dims[0]),
+                 at + rn_round_up(entry->bytes, WEIGHT_ALIGNED));
+    rn_export_write_named(h, "DequantizeLinear", (const char *[]){codes, scales}, 2, &axis, value);
 }
 
 // Their ids are 1 .. argument_count.
 static void write_arguments(rn_export *h, model *m) {
     for (uint32_t i = 0; i < m->signature.argument_count; i++) {
         const rn_stablehlo_entry *entry = &m->signature.arguments[i];
-        rn_export_value value = rn_export_new(h, entry->dtype, shape_of(m, entry));
+        rn_dtype dtype = rn_onnx_export_is_int8(m->graph, entry) ? RN_DTYPE_F32 : entry->dtype;
+        rn_export_value value = rn_export_new(h, dtype, shape_of(m, entry));
         if (m->options->weight_file && is_given_once(entry))
-            write_weight(h, m, i);
+            write_weight(h, m, i, value);
         else
             write_port(h, m, 11, m->arguments[i], entry);
         if (entry->kind == RN_STABLEHLO_SCALAR)
@@ -343,6 +398,7 @@ static rn_status prepare(model *m) {
     rn_arena *memory = m->memory;
     RN_TRY(rn_hlo_values_find(m->graph, &program, memory, &m->known));
     RN_TRY(rn_hlo_signature_find(m->graph, &program, &m->known, memory, &m->signature));
+    if (m->options->int8) rn_onnx_export_mark_int8(m->graph, &m->signature);
     const rn_stablehlo_signature *s = &m->signature;
     if (s->result_count == 0)
         return rn_fail(RN_UNSUPPORTED, "a graph without outputs is no ONNX model");

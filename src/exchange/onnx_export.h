@@ -32,6 +32,9 @@ typedef struct rn_onnx_export_options {
     uint32_t opset; // 0: RN_ONNX_OPSET
     // The name of the file that weights lie in, beside the model; NULL: they are inputs.
     const char *weight_file;
+    // Weights that only products and convolutions read are i8 there, with a scale a row behind them
+    // and a DequantizeLinear in front of whoever reads them.
+    bool int8;
 } rn_onnx_export_options;
 
 // The model's inputs and outputs (and initializers); `memory` owns them. Shapes have RN_ROWS bound
@@ -42,8 +45,15 @@ RN_MUST_USE rn_status rn_onnx_export_signature(const rn_graph *graph, rn_arena *
 RN_MUST_USE rn_status rn_onnx_export_name(const rn_graph *graph,
                                           const rn_stablehlo_signature *signature, uint32_t index,
                                           bool result, rn_arena *memory, const char **out);
-// Where argument `index` lies in the file of weights; that of argument_count: the file's bytes.
-uint64_t rn_onnx_export_offset(const rn_stablehlo_signature *signature, uint32_t index);
+// Where argument `index` lies in the file of weights; that of argument_count: the file's bytes. Of
+// one that is i8 there, the scales, f32 (dims[0]), lie behind it, on the next boundary of 4096.
+uint64_t rn_onnx_export_offset(const rn_graph *graph, const rn_stablehlo_signature *signature,
+                               uint32_t index);
+// Makes the signature that of a model with options.int8: dtype and bytes of such weights are those
+// of i8.
+void rn_onnx_export_mark_int8(const rn_graph *graph, rn_stablehlo_signature *signature);
+// Whether a weight was marked.
+bool rn_onnx_export_is_int8(const rn_graph *graph, const rn_stablehlo_entry *entry);
 // ONNX's number of a dtype, which is ONNX Runtime's, too; 0: there is none.
 int rn_onnx_data_type(rn_dtype dtype);
 

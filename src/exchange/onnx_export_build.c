@@ -105,6 +105,19 @@ void rn_export_write(rn_export *h, const char *op, const rn_export_value *in, ui
     rn_export_bytes(h, &h->graph, 1, h->node.data, h->node.bytes);
 }
 
+void rn_export_write_named(rn_export *h, const char *op, const char *const *in, uint32_t in_count,
+                           const rn_export_attr *attr, rn_export_value out) {
+    rn_export_name_text room;
+    h->node.bytes = 0;
+    for (uint32_t i = 0; i < in_count; i++)
+        rn_export_string(h, &h->node, 1, in[i]);
+    rn_export_string(h, &h->node, 2, rn_export_name_of(h, out.id, &room));
+    rn_export_string(h, &h->node, 3, rn_export_name_of(h, out.id, &room));
+    rn_export_string(h, &h->node, 4, op);
+    write_attribute(h, attr);
+    rn_export_bytes(h, &h->graph, 1, h->node.data, h->node.bytes);
+}
+
 rn_export_value rn_export_node(rn_export *h, const char *op, const rn_export_value *in,
                                uint32_t in_count, const rn_export_attr *attrs, uint32_t attr_count,
                                rn_dtype dtype, rn_shape shape) {

@@ -68,6 +68,9 @@ const char *rn_export_name_of(const rn_export *h, uint32_t id, rn_export_name_te
 void rn_export_write(rn_export *h, const char *op, const rn_export_value *in, uint32_t in_count,
                      const rn_export_attr *attrs, uint32_t attr_count, const rn_export_value *out,
                      uint32_t out_count);
+// The same with operands by their names, one result, and an attribute.
+void rn_export_write_named(rn_export *h, const char *op, const char *const *in, uint32_t in_count,
+                           const rn_export_attr *attr, rn_export_value out);
 // The same with one new result.
 rn_export_value rn_export_node(rn_export *h, const char *op, const rn_export_value *in,
                                uint32_t in_count, const rn_export_attr *attrs, uint32_t attr_count,

@@ -1,7 +1,8 @@
 // onnx_write.c — a recipe's graph as an ONNX file, its weights in a file beside it.
 //
 //     model.onnx        the graph (exchange/onnx_export.h)
-//     model.onnx.data   weights one behind the other, each on a 4 KiB boundary
+//     model.onnx.data   weights one behind the other, each on a 4 KiB boundary; an 8-bit one with
+//                       its scales behind it
 //
 // Weights go through one buffer, a band after the other, so the model's size does not matter. The
 // data appears first: a model.onnx without its data is never seen.
@@ -14,6 +15,7 @@
 #include "io/weight_forms.h"
 #include "memory/account.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +28,10 @@ typedef struct writing {
     rn_output *output;
     uint8_t *band; // as the file has it, then as it is written: f32 at most
     uint64_t band_bytes, written;
+    // A weight that becomes 8 bits passes twice: for its scales, then for its codes.
+    enum { PLAIN, SCALES, CODES } pass;
+    float *scales;                 // (rows of it)
+    uint64_t row_elements, passed; // of it, elements so far
 } writing;
 
 // ---- weights ------------------------------------------------------------------------------------
@@ -37,6 +43,18 @@ static rn_status append(writing *w, const void *data, uint64_t bytes) {
     return rn_output_append(w->output, data, bytes);
 }
 
+// The largest of each row, or codes: in place, since a code is smaller than a number.
+static rn_status take_rows(writing *w, float *x, uint64_t elements) {
+    int8_t *codes = (int8_t *)x;
+    for (uint64_t i = 0; i < elements; i++) {
+        float *scale = &w->scales[(w->passed + i) / w->row_elements];
+        if (w->pass == SCALES) *scale = fmaxf(*scale, fabsf(x[i]));
+        if (w->pass == CODES) codes[i] = (int8_t)lrintf(*scale > 0 ? x[i] / *scale : 0);
+    }
+    w->passed += elements;
+    return w->pass == CODES ? append(w, codes, elements) : RN_OK;
+}
+
 // `elements` of a dtype, which is widened where the model has f32.
 static rn_status append_band(writing *w, rn_dtype from, rn_dtype to, const void *data,
                              uint64_t elements) {
@@ -44,6 +62,10 @@ static rn_status append_band(writing *w, rn_dtype from, rn_dtype to, const void 
     if (!rn_dtype_bytes(from, elements, &bytes)) return rn_fail(RN_INVALID, "a band is too large");
     if (from == to) return append(w, data, bytes);
     float *wide = (float *)(w->band + w->band_bytes / 2);
+    if (w->pass != PLAIN) {
+        RN_TRY(rn_dtype_convert(from, data, RN_DTYPE_F32, wide, elements));
+        return take_rows(w, wide, elements);
+    }
     RN_TRY(rn_dtype_convert(from, data, to, wide, elements));
     if (!rn_dtype_bytes(to, elements, &bytes)) return rn_fail(RN_INVALID, "a band is too large");
     return append(w, wide, bytes);
@@ -111,7 +133,14 @@ static rn_status write_from_file(writing *w, const rn_value_info *info, rn_dtype
     return RN_OK;
 }
 
-static rn_status write_weight(writing *w, const rn_stablehlo_entry *entry) {
+static rn_status pad_to(writing *w, uint64_t offset) {
+    static const uint8_t zeros[4096];
+    if (w->written > offset || offset - w->written > sizeof zeros)
+        return rn_fail(RN_INTERNAL, "a weight has another number of bytes");
+    return append(w, zeros, offset - w->written);
+}
+
+static rn_status write_numbers(writing *w, const rn_stablehlo_entry *entry) {
     const rn_value_info *info = rn_graph_value(w->graph, entry->value);
     uint64_t bytes = 0, elements = rn_shape_elements(info->shape, 0);
     const void *data = info->constant;
@@ -130,20 +159,41 @@ static rn_status write_weight(writing *w, const rn_stablehlo_entry *entry) {
     return RN_OK;
 }
 
+// Symmetric: the largest of a row is 127.
+static rn_status write_int8(writing *w, const rn_stablehlo_entry *entry, uint64_t offset) {
+    uint64_t rows = entry->shape.dims[0];
+    void *scales = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_IO, rows, sizeof(float), &scales));
+    w->scales = scales;
+    w->row_elements = entry->bytes / rows;
+    rn_status s = RN_OK;
+    for (w->pass = SCALES; s == RN_OK && w->pass <= CODES; w->pass++) {
+        w->passed = 0;
+        s = write_numbers(w, entry);
+        for (uint64_t i = 0; w->pass == SCALES && i < rows; i++)
+            w->scales[i] /= 127;
+    }
+    w->pass = PLAIN;
+    if (s == RN_OK) s = pad_to(w, offset + rn_round_up(entry->bytes, RN_PAGE_BYTES));
+    if (s == RN_OK) s = append(w, scales, rows * sizeof(float));
+    rn_free(RN_HOST_IO, scales, rows * sizeof(float));
+    return s;
+}
+
+static rn_status write_weight(writing *w, const rn_stablehlo_entry *entry, uint64_t offset) {
+    return rn_onnx_export_is_int8(w->graph, entry) ? write_int8(w, entry, offset)
+                                                   : write_numbers(w, entry);
+}
+
 static rn_status write_data(writing *w, const char *path, const rn_stablehlo_signature *s) {
-    static const uint8_t zeros[4096];
-    uint64_t bytes = rn_onnx_export_offset(s, s->argument_count);
+    uint64_t bytes = rn_onnx_export_offset(w->graph, s, s->argument_count);
     rn_output_options options = {.file_bytes = bytes, .stream_bytes = bytes};
     RN_TRY(rn_output_create(path, &options, RN_HOST_IO, &w->output));
     for (uint32_t i = 0; i < s->argument_count; i++) {
         const rn_stablehlo_entry *entry = &s->arguments[i];
         if (entry->kind != RN_STABLEHLO_WEIGHT && entry->kind != RN_STABLEHLO_CONSTANT) continue;
-        RN_TRY(write_weight(w, entry));
-        uint64_t next = rn_onnx_export_offset(s, i + 1);
-        if (w->written > next || next - w->written > sizeof zeros)
-            return rn_fail(RN_INTERNAL, "'%s' has another number of bytes",
-                           rn_graph_value(w->graph, entry->value)->name);
-        RN_TRY(append(w, zeros, next - w->written));
+        RN_TRY(write_weight(w, entry, rn_onnx_export_offset(w->graph, s, i)));
+        RN_TRY(pad_to(w, rn_onnx_export_offset(w->graph, s, i + 1)));
     }
     return rn_output_commit(w->output);
 }
@@ -167,9 +217,11 @@ static rn_status write_files(writing *w, const char *path, rn_arena *memory, rn_
     if ((size_t)snprintf(data, sizeof data, "%s.data", path) >= sizeof data)
         return rn_fail(RN_INVALID, "the path %s is too long", path);
     const char *data_name = name ? data + (name + 1 - path) : data;
-    rn_onnx_export_options options = {.opset = w->options->opset, .weight_file = data_name};
+    rn_onnx_export_options options = {
+        .opset = w->options->opset, .weight_file = data_name, .int8 = w->options->int8};
     RN_TRY(rn_onnx_export(w->graph, &options, model));
     RN_TRY(rn_onnx_export_signature(w->graph, memory, &signature));
+    if (options.int8) rn_onnx_export_mark_int8(w->graph, &signature);
     w->band_bytes = 2 * BAND_ELEMENTS * sizeof(double);
     RN_TRY(rn_arena_alloc(memory, w->band_bytes, (void **)&w->band));
     RN_TRY(write_data(w, data, &signature));

@@ -229,8 +229,12 @@ static rn_status write_onnx(const invocation *in) {
     double start = seconds_now();
     rn_onnx_write_options options = {.opset = (uint32_t)rn_settings_count(in->settings, "opset"),
                                      .cancel = &interrupted};
-    if (in->json || rn_settings_text(in->settings, "to")[0])
-        return rn_fail(RN_INVALID, "ONNX is written in f32: --to and --json do not go with it");
+    const char *to = rn_settings_text(in->settings, "to");
+    options.int8 = strcmp(to, "int8") == 0;
+    if (in->json) return rn_fail(RN_INVALID, "--json does not go with an ONNX file");
+    if (to[0] && !options.int8 && strcmp(to, "f32") != 0)
+        return rn_hint(rn_fail(RN_INVALID, "ONNX files are written in f32 or int8, not in %s", to),
+                       "--to int8 rounds the weights of products, a scale a row");
     RN_TRY(read_buffers_budget(in, &budget));
     rn_status s = open_source(in, &source);
     if (s == RN_OK)
@@ -336,7 +340,8 @@ const command convert_command = {
         "error is reported (--verbose); quantising again what was quantised is said.\n"
         "With --lora OUT is the model with the adapter in its matrices, a folder or a GGUF file\n"
         "as IN is; quantised matrices that it touches become f16.\n"
-        "OUT.onnx is the model as an ONNX graph, with weights of f32 in OUT.onnx.data.",
+        "OUT.onnx is the model as an ONNX graph, with weights of f32 in OUT.onnx.data; with\n"
+        "--to int8 those of products have 8 bits, a scale a row (DequantizeLinear).",
     .example = "ration convert models/llama-1b llama-1b.gguf --to q4_k_m --budget 256MiB",
     .min_words = 2,
     .max_words = 2,
