@@ -1,4 +1,5 @@
-// image.h — pictures: PNG files read and written, and pixels as the numbers that a model takes.
+// image.h — pictures: PNG and JPEG files read, PNG files written, and pixels as the numbers that a
+// model takes.
 //
 //     rn_image image;
 //     RN_TRY(rn_image_read("cat.png", &image));
@@ -21,7 +22,8 @@ typedef struct rn_image {
 } rn_image;
 
 // Every kind of PNG: 1 to 16 bits (of 16 the upper 8 are kept), palettes, transparent colours,
-// interlaced. RN_CORRUPT names file and byte.
+// interlaced; and JPEG, where libturbojpeg is installed (else RN_UNSUPPORTED). RN_CORRUPT names
+// file and byte.
 RN_API RN_MUST_USE rn_status rn_image_read(const char *path, rn_image *out);
 RN_API RN_MUST_USE rn_status rn_image_decode(const void *data, uint64_t bytes, rn_image *out);
 // Zeroed pixels.

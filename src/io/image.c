@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/reserved.h"
+#include "io/jpeg.h"
 #include "io/png.h"
 #include "memory/account.h"
 
@@ -44,7 +45,8 @@ rn_status rn_image_decode(const void *data, uint64_t bytes, rn_image *out) {
     *out = (rn_image){0};
     RN_TRY(rn_alloc(RN_HOST_IO, bytes + !bytes, &copy));
     if (bytes) memcpy(copy, data, bytes);
-    rn_status s = rn_png_decode(copy, bytes, out);
+    rn_status s = rn_jpeg_is(copy, bytes) ? rn_jpeg_decode(copy, bytes, out)
+                                          : rn_png_decode(copy, bytes, out);
     rn_free(RN_HOST_IO, copy, bytes + !bytes);
     return s;
 }
@@ -53,7 +55,9 @@ static rn_status read_open(int fd, const char *path, uint64_t bytes, rn_image *o
     void *data = NULL;
     RN_TRY(rn_alloc(RN_HOST_IO, bytes + !bytes, &data));
     rn_status s = rn_file_read_at(fd, path, 0, data, bytes);
-    if (s == RN_OK) s = rn_png_decode(data, bytes, out);
+    if (s == RN_OK)
+        s = rn_jpeg_is(data, bytes) ? rn_jpeg_decode(data, bytes, out)
+                                    : rn_png_decode(data, bytes, out);
     rn_free(RN_HOST_IO, data, bytes + !bytes);
     return s;
 }
