@@ -19,6 +19,9 @@ typedef struct rn_forward_values {
     // In training, where logits would be large and are nothing but x wᵀ: x (N, D) and w (classes,
     // D) in the place of logits, which are RN_NO_VALUE.
     rn_value hidden, head;
+    // One element, the mean over the samples: of writers that have an objective of their own, in
+    // the place of all the others.
+    rn_value loss;
 } rn_forward_values;
 
 // Writes a model into an empty graph. `batch` samples are the first axis of its inputs, one of

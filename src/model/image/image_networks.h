@@ -36,6 +36,10 @@ typedef struct rn_vae_config {
 RN_MUST_USE rn_status rn_vae_config_read(const rn_fields *fields, rn_vae_config *out);
 // How many pixels high and wide a latent is.
 uint32_t rn_vae_factor(const rn_vae_config *config);
+// The same into a graph that goes on: (N, h, w, latent_channels) -> (N, H, W, 3), and back to
+// moments.
+rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *config, rn_value latent);
+rn_value rn_vae_encode(rn_graph *g, const rn_vae_config *config, rn_value image);
 // "latent" (ROWS, h, w, latent_channels) -> "image" (ROWS, H, W, 3), about -1 to 1.
 RN_MUST_USE rn_status rn_vae_decoder_recipe(const rn_vae_config *config, rn_recipe *out);
 // "image" -> "moments" (ROWS, h, w, 2 * latent_channels): means, then logarithms of variances.
@@ -80,6 +84,7 @@ RN_MUST_USE rn_status rn_unet_config_read(const rn_fields *fields, rn_unet_confi
 // "sample" (ROWS, h, w, in_channels), "time" (ROWS, channels[0]): its sinusoid, "context" (ROWS,
 // context_tokens, context_channels), "added" (ROWS, added_channels), "guidance" (ROWS,
 // guidance_channels): its sinusoid -> "noise" (ROWS, h, w, out_channels).
+rn_forward rn_unet_forward(const rn_unet_config *config);
 RN_MUST_USE rn_status rn_unet_recipe(const rn_unet_config *config, rn_recipe *out);
 
 // Flux.1: dev (with guidance) and schnell.

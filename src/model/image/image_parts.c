@@ -34,12 +34,23 @@ bool rn_image_has(const rn_image_builder *b, const char *name) {
     return find_place(b, name, &place);
 }
 
+// Rows of a weight that is trained, which is one value in the graph.
+static rn_value cut_rows(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
+                         uint64_t rows) {
+    rn_value whole = rn_graph_find(b->g, RN_ROLE_WEIGHT, name);
+    uint64_t count = shape.dims[0];
+    shape.dims[0] = rows;
+    if (whole == RN_NO_VALUE) whole = rn_graph_weight(b->g, name, RN_DTYPE_F32, shape);
+    return rn_op_slice(b->g, whole, 0, first, count);
+}
+
 // Rows [first, first + count) of a weight with `rows` of them in all; a part has a name of its own.
 static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
                            uint64_t rows) {
     rn_image_place place;
     if (!find_place(b, name, &place)) snprintf(place.tensor, sizeof place.tensor, "%s", name);
     uint64_t count = shape.rank ? shape.dims[0] : 1;
+    if (!b->files && count != rows) return cut_rows(b, name, shape, first, rows);
     bool whole = place.tensor_rows == 0 && count == rows;
     bool renamed = place.tensor[0] && strcmp(place.tensor, name) != 0;
     if (whole && !renamed) return rn_graph_weight(b->g, name, place.dtype, shape);

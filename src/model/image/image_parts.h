@@ -39,7 +39,7 @@ typedef struct rn_image_files {
 
 typedef struct rn_image_builder {
     rn_graph *g;
-    const rn_image_files *files; // NULL: all is f32 under its own name
+    const rn_image_files *files; // NULL: all is f32 under its own name, and may be trained
 } rn_image_builder;
 
 // ---- weights ------------------------------------------------------------------------------------

@@ -252,13 +252,16 @@ static rn_status check(const void *config, bool training) {
     return RN_OK;
 }
 
+rn_forward rn_unet_forward(const rn_unet_config *config) {
+    return (rn_forward){.write = write,
+                        .check = check,
+                        .config = config,
+                        .config_bytes = sizeof *config,
+                        .rows = config->rows ? config->rows : 1};
+}
+
 rn_status rn_unet_recipe(const rn_unet_config *config, rn_recipe *out) {
-    rn_forward forward = {.write = write,
-                          .check = check,
-                          .config = config,
-                          .config_bytes = sizeof *config,
-                          .rows = config->rows ? config->rows : 1};
-    RN_TRY(rn_model_recipe(forward, out));
+    RN_TRY(rn_model_recipe(rn_unet_forward(config), out));
     snprintf(out->name, sizeof out->name, "denoise");
     return RN_OK;
 }

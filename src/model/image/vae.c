@@ -67,13 +67,9 @@ static rn_value end(vae *v, rn_value x, const char *side, uint64_t in, uint64_t 
     return rn_image_conv(&v->b, x, rn_image_named("%s.conv_out", side).text, in, out, RN_CONV_3);
 }
 
-static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
-                               rn_forward_values *out) {
-    const rn_vae_config *c = config;
+rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *c, rn_value x) {
     vae v = open_vae(g, c);
-    uint64_t rows = batch ? batch : RN_ROWS, wide = c->channels[c->levels - 1];
-    rn_value x = rn_graph_input(g, "latent", RN_DTYPE_F32,
-                                RN_SHAPE(rows, c->height, c->width, c->latent_channels));
+    uint64_t wide = c->channels[c->levels - 1];
     rn_graph_block(g, "begin");
     if (c->post_quant_conv)
         x = rn_image_conv(&v.b, x, "post_quant_conv", c->latent_channels, c->latent_channels,
@@ -93,20 +89,24 @@ static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
         rn_graph_block(g, name.text);
         x = rn_image_conv(&v.b, rn_graph_upsample(g, x, 2), name.text, wide, wide, RN_CONV_3);
     }
-    x = end(&v, x, "decoder", wide, c->image_channels);
+    return end(&v, x, "decoder", wide, c->image_channels);
+}
+
+static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
+                               rn_forward_values *out) {
+    const rn_vae_config *c = config;
+    uint64_t rows = batch ? batch : RN_ROWS;
+    rn_value x = rn_graph_input(g, "latent", RN_DTYPE_F32,
+                                RN_SHAPE(rows, c->height, c->width, c->latent_channels));
+    x = rn_vae_decode(g, c, x);
     *out = (rn_forward_values){.logits = x};
     if (!batch) rn_graph_output(g, x, "image");
     return RN_OK;
 }
 
-static rn_status write_encoder(rn_graph *g, const void *config, uint32_t batch,
-                               rn_forward_values *out) {
-    const rn_vae_config *c = config;
+rn_value rn_vae_encode(rn_graph *g, const rn_vae_config *c, rn_value x) {
     vae v = open_vae(g, c);
-    uint64_t rows = batch ? batch : RN_ROWS, wide = c->channels[0], factor = rn_vae_factor(c);
-    rn_value x =
-        rn_graph_input(g, "image", RN_DTYPE_F32,
-                       RN_SHAPE(rows, c->height * factor, c->width * factor, c->image_channels));
+    uint64_t wide = c->channels[0];
     rn_graph_block(g, "begin");
     x = rn_image_conv(&v.b, x, "encoder.conv_in", c->image_channels, wide, RN_CONV_3);
     for (uint32_t down = 0; down < c->levels; down++) {
@@ -126,6 +126,17 @@ static rn_status write_encoder(rn_graph *g, const void *config, uint32_t batch,
     if (c->quant_conv)
         x = rn_image_conv(&v.b, x, "quant_conv", 2 * (uint64_t)c->latent_channels,
                           2 * (uint64_t)c->latent_channels, RN_CONV_1);
+    return x;
+}
+
+static rn_status write_encoder(rn_graph *g, const void *config, uint32_t batch,
+                               rn_forward_values *out) {
+    const rn_vae_config *c = config;
+    uint64_t rows = batch ? batch : RN_ROWS, factor = rn_vae_factor(c);
+    rn_value x =
+        rn_graph_input(g, "image", RN_DTYPE_F32,
+                       RN_SHAPE(rows, c->height * factor, c->width * factor, c->image_channels));
+    x = rn_vae_encode(g, c, x);
     *out = (rn_forward_values){.logits = x};
     if (!batch) rn_graph_output(g, x, "moments");
     return RN_OK;
