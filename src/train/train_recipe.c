@@ -31,6 +31,9 @@ static rn_status check_cut(const held *h, uint32_t micro_batches) {
 // Logits that are watched are made after all.
 static rn_value write_loss(const held *h, rn_graph *graph, rn_forward_values *values,
                            uint32_t micro_batches) {
+    if (values->loss != RN_NO_VALUE)
+        return micro_batches > 1 ? rn_op_scale(graph, values->loss, 1.0f / (float)micro_batches, 0)
+                                 : values->loss;
     if (values->hidden != RN_NO_VALUE && !h->options.watch)
         return rn_graph_linear_loss(graph, values->hidden, values->head, values->targets);
     if (values->hidden != RN_NO_VALUE)
@@ -49,7 +52,8 @@ static rn_status write(const held *h, uint32_t micro_batches, rn_graph *graph) {
         rn_graph_output_loss(graph, loss, micro_batches > 1);
         return rn_graph_finish(graph);
     }
-    if (options.watch) rn_graph_output(graph, values.logits, "logits");
+    if (options.watch && values.logits != RN_NO_VALUE)
+        rn_graph_output(graph, values.logits, "logits");
     return rn_graph_train(graph, loss, &options);
 }
 

@@ -91,6 +91,11 @@ static float deviation_of(const rn_trainer *t, const char *name) {
 static void draw(const rn_trainer *t, uint32_t number, float *out) {
     const rn_trained *w = &t->tensors[number];
     float deviation = deviation_of(t, w->name);
+    if (t->job) {
+        for (uint64_t i = 0; i < w->count; i++)
+            out[i] = t->job->first(t->job->self, w->name, w->shape, t->options.seed, number, i);
+        return;
+    }
     for (uint64_t i = 0; t->lora && i < w->count; i++)
         out[i] = rn_lora_first(t->lora, w->name, t->options.seed, number, i);
     for (uint64_t i = 0; !t->lora && i < w->count; i++)
@@ -99,11 +104,26 @@ static void draw(const rn_trainer *t, uint32_t number, float *out) {
                      : deviation * rn_philox_normal(t->options.seed, number, i);
 }
 
+// Of a model whose own weights are trained, none; of a job those that nothing is read for.
+static bool is_drawn(const rn_trainer *t, const char *name) {
+    const rn_trainer_job *job = t->job;
+    if (!job) return !t->full;
+    if (!job->weights.find && !job->weights.checkpoint) return true;
+    return job->drawn && rn_str_matches_any(rn_str_from(name), rn_str_from(job->drawn));
+}
+
+static bool draws(const rn_trainer *t) {
+    for (uint32_t i = 0; i < t->weight_count; i++)
+        if (is_drawn(t, t->tensors[i].name)) return true;
+    return false;
+}
+
 static rn_status draw_all(rn_trainer *t) {
     rn_trainer_scratch scratch;
     RN_TRY(rn_trainer_scratch_take(t, &scratch));
     rn_status s = RN_OK;
     for (uint32_t i = 0; s == RN_OK && i < t->weight_count; i++) {
+        if (!is_drawn(t, t->tensors[i].name)) continue;
         draw(t, i, scratch.values);
         s = rn_session_put(t->session, t->tensors[i].name, scratch.values,
                            t->tensors[i].count * sizeof(float));
@@ -116,8 +136,10 @@ static rn_status draw_all(rn_trainer *t) {
 static const void *find_first(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
     const rn_trainer *t = self;
     for (uint32_t i = 0; i < t->weight_count; i++)
-        if (t->zeros && strcmp(t->tensors[i].name, name) == 0)
+        if (t->zeros && strcmp(t->tensors[i].name, name) == 0 && is_drawn(t, name))
             return dtype == RN_DTYPE_F32 && bytes == t->tensors[i].bytes ? t->zeros : NULL;
+    if (t->job && t->job->weights.find)
+        return t->job->weights.find(t->job->weights.self, name, dtype, bytes);
     if (!t->network) return NULL;
     rn_weight_source base = rn_network_weights(t->network);
     return base.find(base.self, name, dtype, bytes);
@@ -146,34 +168,42 @@ static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64
 }
 
 // For as many steps as there are to an evaluation.
-static rn_status plan_phases(rn_trainer *t, rn_recipe *step, rn_recipe *evaluate) {
+rn_status rn_trainer_plan_phases(rn_trainer *t, rn_recipe *steps, rn_recipe *evaluates,
+                                 uint32_t shapes) {
     const rn_trainer_options *o = &t->options;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
     rn_plan_options plan = o->plan;
     uint64_t most = 0, beside = 0;
-    bool in_memory = !t->network || t->network->in_memory; // drawn: nothing is staged
-    step->weights_in_memory = evaluate->weights_in_memory = in_memory;
-    step->widens_vectors = evaluate->widens_vectors = !in_memory;
-    RN_TRY(look_ahead(t, step, &most, &beside));
+    bool in_memory = t->job ? t->job->in_memory || !t->job->weights.checkpoint
+                            : !t->network || t->network->in_memory; // drawn: nothing is staged
+    for (uint32_t i = 0; i < shapes; i++) {
+        steps[i].weights_in_memory = evaluates[i].weights_in_memory = in_memory;
+        steps[i].widens_vectors = evaluates[i].widens_vectors = !in_memory;
+    }
+    RN_TRY(look_ahead(t, steps, &most, &beside));
     bool own_memory = o->device && rn_device_has_own_memory(o->device); // saves use the host's
     if (!own_memory)
         plan.reserved_bytes +=
             (plan.with_reserve ? beside : 0) + (t->full ? 0 : most * sizeof(float)); // zeros
-    rn_program_phase phases[RN_TRAINER_PHASES] = {
-        [RN_TRAINER_STEP] = {.name = "step",
-                             .recipe = step,
-                             .runs = o->evaluate_every,
-                             .entries = o->evaluate_every ? 2 : 1},
+    rn_program_phase phases[RN_PROGRAM_PHASES] = {
         [RN_TRAINER_SAVE] = {.name = "save",
-                             .bytes = own_memory ? 1 : rn_trainer_scratch_bytes(most)},
-        [RN_TRAINER_EVALUATE] = {.name = "evaluate", .recipe = evaluate}};
-    uint32_t count = o->evaluate_every ? RN_TRAINER_PHASES : RN_TRAINER_EVALUATE;
+                             .bytes = own_memory ? 1 : rn_trainer_scratch_bytes(most)}};
+    uint32_t count = RN_TRAINER_SAVE + 1;
+    for (uint32_t i = 0; i < shapes; i++)
+        phases[i == 0 ? RN_TRAINER_STEP : count++] =
+            (rn_program_phase){.name = shapes == 1 ? "step" : steps[i].name,
+                               .recipe = &steps[i],
+                               .runs = o->evaluate_every,
+                               .entries = o->evaluate_every || shapes > 1 ? 2 : 1};
+    for (uint32_t i = 0; o->evaluate_every && i < shapes; i++)
+        phases[count++] = (rn_program_phase){.name = shapes == 1 ? "evaluate" : evaluates[i].name,
+                                             .recipe = &evaluates[i]};
     return rn_program_make(phases, count, caps, &plan, &t->program);
 }
 
-static rn_status make_plan(rn_trainer *t) {
+rn_train_options rn_trainer_step_options(const rn_trainer *t) {
     const rn_trainer_options *o = &t->options;
-    rn_train_options train = {.optimizer = t->optimizer->name,
+    return (rn_train_options){.optimizer = t->optimizer->name,
                               .beta1 = o->beta1,
                               .beta2 = o->beta2,
                               .momentum = o->momentum,
@@ -185,33 +215,40 @@ static rn_status make_plan(rn_trainer *t) {
                               .scaled = t->scaled,
                               .trained = t->trained,
                               .frozen = t->frozen};
+}
+
+static rn_status make_plan(rn_trainer *t) {
+    const rn_trainer_options *o = &t->options;
+    rn_train_options train = rn_trainer_step_options(t);
     rn_recipe step, evaluate = {0};
+    if (t->job) return rn_trainer_make_job_plan(t);
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
     RN_TRY(rn_train_recipe(rn_llama_forward(&t->config), o->batch, &train, &step));
     rn_status s = rn_evaluate_recipe(rn_llama_forward(&t->config), o->batch, &evaluate);
     snprintf(step.name, sizeof step.name, "training step");
     snprintf(evaluate.name, sizeof evaluate.name, "evaluation");
-    if (s == RN_OK) s = plan_phases(t, &step, &evaluate);
+    if (s == RN_OK) s = rn_trainer_plan_phases(t, &step, &evaluate, 1);
     rn_recipe_destroy(&step);
     rn_recipe_destroy(&evaluate);
     return s;
 }
 
 static rn_status open_session(rn_trainer *t) {
-    rn_weight_source weights[RN_TRAINER_PHASES];
+    rn_weight_source weights[RN_PROGRAM_PHASES];
     rn_session_options options = {.device = t->options.device};
-    for (uint32_t i = 0; i < RN_TRAINER_PHASES; i++)
-        weights[i] = (rn_weight_source){.self = t, .find = find_first};
-    for (uint32_t i = 0; t->network && i < RN_TRAINER_PHASES; i++)
-        weights[i].checkpoint = rn_network_weights(t->network).checkpoint;
-    if (!t->full)
-        RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, (size_t)t->most, sizeof(float), &t->zeros));
+    const rn_checkpoint *files = t->job       ? t->job->weights.checkpoint
+                                 : t->network ? rn_network_weights(t->network).checkpoint
+                                              : NULL;
+    for (uint32_t i = 0; i < RN_PROGRAM_PHASES; i++)
+        weights[i] = (rn_weight_source){.self = t, .find = find_first, .checkpoint = files};
+    bool drawn = draws(t);
+    if (drawn) RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, (size_t)t->most, sizeof(float), &t->zeros));
     rn_status s = rn_program_open(t->program, weights, &options, &t->run);
     rn_free(RN_HOST_STAGING, t->zeros, (size_t)t->most * sizeof(float));
     t->zeros = NULL;
     RN_TRY(s);
     t->session = rn_program_session(t->run, RN_TRAINER_STEP);
-    return t->full ? RN_OK : draw_all(t);
+    return drawn ? draw_all(t) : RN_OK;
 }
 
 // The steps of runtime/recover.h: a smaller plan has more micro-batches, and weights of the same
@@ -318,8 +355,8 @@ static rn_status fill(rn_trainer *t, const rn_model *model, const rn_lora_option
 }
 
 // A trainer without a plan.
-static rn_status prepare(const rn_trainer_options *options, const rn_model *model,
-                         const rn_lora_options *lora, rn_trainer **out) {
+static rn_status prepare(const rn_trainer_options *options, const rn_trainer_job *job,
+                         const rn_model *model, const rn_lora_options *lora, rn_trainer **out) {
     const rn_optimizer *optimizer = NULL;
     void *block = NULL;
     *out = NULL;
@@ -327,6 +364,7 @@ static rn_status prepare(const rn_trainer_options *options, const rn_model *mode
     RN_TRY(rn_optimizer_find(options->optimizer, &optimizer));
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(rn_trainer), &block));
     rn_trainer *t = block;
+    t->job = job;
     t->options = *options;
     t->options.optimizer = optimizer->name;
     t->optimizer = optimizer;
@@ -343,11 +381,11 @@ static rn_status prepare(const rn_trainer_options *options, const rn_model *mode
     return s;
 }
 
-static rn_status create(const rn_trainer_options *options, const rn_model *model,
-                        const rn_lora_options *lora, rn_trainer **out) {
+static rn_status create(const rn_trainer_options *options, const rn_trainer_job *job,
+                        const rn_model *model, const rn_lora_options *lora, rn_trainer **out) {
     rn_trainer *t = NULL;
     *out = NULL;
-    RN_TRY(prepare(options, model, lora, &t));
+    RN_TRY(prepare(options, job, model, lora, &t));
     rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
                                             .self = t,
                                             .plan = plan_step,
@@ -362,19 +400,36 @@ static rn_status create(const rn_trainer_options *options, const rn_model *model
 }
 
 rn_status rn_trainer_create(const rn_trainer_options *options, rn_trainer **out) {
-    return create(options, NULL, NULL, out);
+    return create(options, NULL, NULL, NULL, out);
 }
 
 rn_status rn_trainer_finetune(const rn_model *model, const rn_trainer_options *options,
                               const rn_lora_options *lora, rn_trainer **out) {
-    return create(options, model, lora, out);
+    return create(options, NULL, model, lora, out);
 }
 
 rn_status rn_finetune_plan(const rn_model *model, const rn_trainer_options *options,
                            const rn_lora_options *lora, rn_program **out) {
     rn_trainer *t = NULL;
     *out = NULL;
-    RN_TRY(prepare(options, model, lora, &t));
+    RN_TRY(prepare(options, NULL, model, lora, &t));
+    rn_status s = make_plan(t);
+    *out = t->program;
+    t->program = NULL;
+    rn_trainer_destroy(t);
+    return s;
+}
+
+rn_status rn_trainer_create_job(const rn_trainer_options *options, const rn_trainer_job *job,
+                                rn_trainer **out) {
+    return create(options, job, NULL, NULL, out);
+}
+
+rn_status rn_trainer_plan_job(const rn_trainer_options *options, const rn_trainer_job *job,
+                              rn_program **out) {
+    rn_trainer *t = NULL;
+    *out = NULL;
+    RN_TRY(prepare(options, job, NULL, NULL, &t));
     rn_status s = make_plan(t);
     *out = t->program;
     t->program = NULL;
@@ -451,7 +506,7 @@ static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_ba
 }
 
 // Those of the optimiser that the graph has.
-static rn_status set_scalars(const rn_trainer *t, rn_session *s) {
+rn_status rn_trainer_set_scalars(const rn_trainer *t, rn_session *s) {
     const rn_graph *graph = rn_plan_graph(rn_trainer_plan(t));
     for (uint32_t i = 0; i < rn_graph_scalar_count(graph); i++) {
         const char *name = rn_graph_scalar_name(graph, i);
@@ -482,7 +537,7 @@ static rn_status find_culprit(rn_trainer *t) {
     return RN_OK; // each is finite, their sum is not
 }
 
-static rn_status look_back(rn_trainer *t) {
+rn_status rn_trainer_look_back(rn_trainer *t) {
     rn_step_info *last = &t->last;
     bool has_norm = t->options.max_norm > 0 || t->scaled;
     RN_TRY(rn_session_get(t->session, "loss", &last->loss, sizeof last->loss));
@@ -517,13 +572,13 @@ static rn_status run_step(rn_trainer *t, const rn_batch *batch, double rate) {
     t->last.loss_factor = t->scale;
     RN_TRY(set_batch(t, s, batch, t->last.targets, t->scale));
     RN_TRY(rn_session_set_scalar(s, "rate", rate));
-    RN_TRY(set_scalars(t, s));
+    RN_TRY(rn_trainer_set_scalars(t, s));
     if (t->scaled) RN_TRY(rn_session_put(s, "unscale", &unscale, sizeof unscale));
     rn_profile_begin(rn_profile_name("train step"));
     rn_status status = rn_session_run(s, 0);
     rn_profile_end();
     RN_TRY(status);
-    return look_back(t);
+    return rn_trainer_look_back(t);
 }
 
 rn_status rn_trainer_step_packed(rn_trainer *trainer, const rn_batch *batch, double rate,

@@ -18,7 +18,25 @@ typedef struct rn_trained {
     uint64_t count, bytes; // elements, and their bytes
 } rn_trained;
 
+// What is trained where that is no text model: any forward pass with a loss of its own. Batches of
+// several shapes have a phase each; all of them share the weights. It outlives the trainer.
+typedef struct rn_trainer_job {
+    void *self;
+    uint32_t shapes; // of batches: 1 to RN_TRAINER_SHAPES
+    // The forward pass over batches of a shape, which sets rn_forward_values.loss.
+    rn_status (*forward)(void *self, uint32_t shape, rn_forward *out);
+    // Where weights are read from; find and checkpoint NULL: nowhere, they are drawn.
+    rn_weight_source weights;
+    bool in_memory;    // they are the caller's memory
+    const char *drawn; // weights whose names match are drawn though there is a source: additions
+    // Element `element` of a weight that is drawn; `number` is the weight's.
+    float (*first)(void *self, const char *name, rn_shape shape, uint64_t seed, uint32_t number,
+                   uint64_t element);
+} rn_trainer_job;
+enum { RN_TRAINER_SHAPES = 7 }; // steps and evaluations of each, and saving: 15 phases
+
 struct rn_trainer {
+    const rn_trainer_job *job; // NULL: a text model
     rn_trainer_options options;
     const struct rn_optimizer *optimizer;
     rn_arena memory;
@@ -44,8 +62,40 @@ struct rn_trainer {
     int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
 };
 
-// Phases of the program; the last only where the options say so.
+// Phases of the program; the last only where the options say so. Of several shapes of batches the
+// other steps stand behind RN_TRAINER_SAVE, and evaluations behind them.
 enum { RN_TRAINER_STEP, RN_TRAINER_SAVE, RN_TRAINER_EVALUATE, RN_TRAINER_PHASES };
+
+// A trainer of a job (trainer_job.c). Of the options the sizes of a text model must be 0;
+// activations are f32 or bf16.
+RN_MUST_USE rn_status rn_trainer_create_job(const rn_trainer_options *options,
+                                            const rn_trainer_job *job, rn_trainer **out);
+// What it would hold, without loading anything. To be destroyed.
+RN_MUST_USE rn_status rn_trainer_plan_job(const rn_trainer_options *options,
+                                          const rn_trainer_job *job, rn_program **out);
+typedef struct rn_trainer_input {
+    const char *name;
+    const void *data;
+    uint64_t bytes;
+} rn_trainer_input;
+// A step, or an evaluation, of a batch of that shape.
+RN_MUST_USE rn_status rn_trainer_step_job(rn_trainer *trainer, uint32_t shape,
+                                          const rn_trainer_input *inputs, uint32_t count,
+                                          double rate, float *out_loss);
+RN_MUST_USE rn_status rn_trainer_evaluate_job(rn_trainer *trainer, uint32_t shape,
+                                              const rn_trainer_input *inputs, uint32_t count,
+                                              float *out_loss);
+// The number of the phase of a shape.
+uint32_t rn_trainer_phase_of(const rn_trainer *trainer, uint32_t shape, bool evaluates);
+// Parts that both kinds share (trainer.c): the options as a training step takes them; scalars of
+// the optimiser; what became of a step that was run in trainer->session.
+rn_train_options rn_trainer_step_options(const rn_trainer *trainer);
+RN_MUST_USE rn_status rn_trainer_set_scalars(const rn_trainer *trainer, rn_session *session);
+RN_MUST_USE rn_status rn_trainer_look_back(rn_trainer *trainer);
+RN_MUST_USE rn_status rn_trainer_plan_phases(rn_trainer *trainer, rn_recipe *steps,
+                                             rn_recipe *evaluates, uint32_t shapes);
+// The plan of a job, as make_plan is a text model's.
+RN_MUST_USE rn_status rn_trainer_make_job_plan(rn_trainer *trainer);
 
 // The most that tables of sessions and files take beside the plan of a training step's graph
 // (phases.c).
