@@ -584,6 +584,7 @@ static rn_status print_plan(const training *t) {
 // For `ration plan FILE.toml`: the phases. Of the model only headers are read; the data is
 // tokenised, for its length is what hours follow from.
 rn_status plan_training(const invocation *in) {
+    if (is_image_training(in)) return plan_image_training(in);
     training t = {.in = in, .saved_step = NO_STEP, .plans_only = true};
     rn_status s = open_model(&t);
     if (s == RN_OK) s = open_data(&t, true);
@@ -595,6 +596,7 @@ rn_status plan_training(const invocation *in) {
 }
 
 static rn_status run(const invocation *in) {
+    if (is_image_training(in)) return train_images(in);
     training t = {.in = in, .saved_step = NO_STEP};
     rn_status s = open_model(&t);
     if (s == RN_OK) s = begin(&t);

@@ -85,6 +85,13 @@ void write_phases(const training *t, const rn_program *program, rn_json *json);
 // What --merge holds at its peak, in all: the adapter's matrices and pieces of the model's files.
 uint64_t merge_bytes(const training *t, const rn_program *program);
 
+// ---- image models (train_images.c) --------------------------------------------------------------
+
+// --objective diffusion or autoencoder.
+bool is_image_training(const invocation *in);
+rn_status train_images(const invocation *in);
+rn_status plan_image_training(const invocation *in);
+
 // ---- the base of QLoRA (train_base.c) -----------------------------------------------------------
 
 // Quantises the model's folder to nf4 within --out, unless that is done; `out` is the folder.

@@ -1,0 +1,77 @@
+// image_objectives.c — what image networks are trained by.
+//
+//     diffusion    mse(weight * denoiser(sample, time, context), target): the target comes times
+//                  the weight, the root of what the sample counts
+//     autoencoder  mse(decode(mean + exp(logvar / 2) * variation), image) + kl * KL
+#include "train/image_trainer.h"
+
+#include "base/str.h"
+#include "graph/philox.h"
+
+#include <math.h>
+
+static rn_status write_diffusion(rn_graph *g, const void *config, uint32_t batch,
+                                 rn_forward_values *out) {
+    const rn_image_step_config *c = config;
+    const rn_unet_config *u = &c->unet;
+    rn_forward_values values = {0};
+    RN_TRY(rn_unet_forward(u).write(g, u, batch, &values));
+    rn_value weight = rn_graph_input(g, "weight", RN_DTYPE_F32, RN_SHAPE(batch, 1, 1, 1));
+    rn_value target = rn_graph_input(g, "target", RN_DTYPE_F32,
+                                     RN_SHAPE(batch, u->height, u->width, u->out_channels));
+    out->loss = rn_op_mse(g, rn_op_mul(g, values.logits, weight), target);
+    return RN_OK;
+}
+
+// 1/2 (mean² + variance - 1 - log variance), the mean over all latents: the divergence from a
+// standard normal distribution.
+static rn_value divergence(rn_graph *g, rn_value mean, rn_value logarithm, rn_value variance) {
+    rn_value sum = rn_op_add(g, rn_op_mul(g, mean, mean), rn_op_sub(g, variance, logarithm));
+    return rn_op_scale(g, rn_op_mean(g, sum, 15, false), 0.5f, -0.5f);
+}
+
+static rn_status write_autoencoder(rn_graph *g, const void *config, uint32_t batch,
+                                   rn_forward_values *out) {
+    const rn_image_step_config *c = config;
+    const rn_vae_config *v = &c->vae;
+    uint64_t factor = rn_vae_factor(v), channels = v->latent_channels;
+    rn_value image =
+        rn_graph_input(g, "image", RN_DTYPE_F32,
+                       RN_SHAPE(batch, v->height * factor, v->width * factor, v->image_channels));
+    rn_value variation = rn_graph_input(g, "variation", RN_DTYPE_F32,
+                                        RN_SHAPE(batch, v->height, v->width, channels));
+    rn_value moments = rn_vae_encode(g, v, image);
+    rn_graph_block(g, "latent");
+    rn_value mean = rn_op_slice(g, moments, 3, 0, channels);
+    rn_value logarithm = rn_op_clamp(g, rn_op_slice(g, moments, 3, channels, channels), -30, 20);
+    rn_value deviation = rn_op_exp(g, rn_op_scale(g, logarithm, 0.5f, 0));
+    rn_value latent = rn_op_add(g, mean, rn_op_mul(g, deviation, variation));
+    rn_graph_output(g, rn_op_mean(g, latent, 15, false), "latent_mean");
+    rn_graph_output(g, rn_op_mean(g, rn_op_mul(g, latent, latent), 15, false), "latent_square");
+    rn_value kl = divergence(g, mean, logarithm, rn_op_mul(g, deviation, deviation));
+    rn_value error = rn_op_mse(g, rn_vae_decode(g, v, latent), image);
+    out->loss = rn_op_add(g, error, rn_op_scale(g, kl, c->kl, 0));
+    return RN_OK;
+}
+
+rn_forward rn_image_step_forward(const rn_image_step_config *config, bool diffuses) {
+    return (rn_forward){.write = diffuses ? write_diffusion : write_autoencoder,
+                        .config = config,
+                        .config_bytes = sizeof *config};
+}
+
+// Norms begin with 1 and 0; kernels and matrices, as PyTorch's layers do, uniform within 1 / sqrt
+// of their inputs; tables of embeddings normal with a deviation of 0.02.
+float rn_image_first(void *self, const char *name, rn_shape shape, uint64_t seed, uint32_t number,
+                     uint64_t element) {
+    (void)self;
+    rn_str text = rn_str_from(name);
+    if (shape.rank == 1) return rn_str_ends(text, RN_STR(".weight")) ? 1 : 0;
+    if (rn_str_ends(text, RN_STR("_embedding.weight")))
+        return 0.02f * rn_philox_normal(seed, number, element);
+    uint64_t inputs = 1;
+    for (uint32_t i = 1; i < shape.rank; i++)
+        inputs *= shape.dims[i];
+    float within = 1 / sqrtf((float)inputs);
+    return within * (2 * rn_philox_unit(rn_philox_word(seed, number, element)) - 1);
+}

@@ -1,0 +1,103 @@
+// train_noise.c — see train_noise.h.
+#include "train/train_noise.h"
+
+#include "graph/philox.h"
+
+#include <math.h>
+
+enum { STREAM_TIME = 11, STREAM_NOISE = 12, STREAM_OFFSET = 13 };
+
+static rn_status fill_alphas(const rn_fields *fields, rn_str schedule, rn_train_noise *out) {
+    float first = 0.0001f, last = 0.02f;
+    double product = 1;
+    RN_TRY(rn_fields_number(fields, "beta_start", &first));
+    RN_TRY(rn_fields_number(fields, "beta_end", &last));
+    bool scaled = rn_str_equal(schedule, RN_STR("scaled_linear"));
+    bool cosine = rn_str_equal(schedule, RN_STR("squaredcos_cap_v2"));
+    if (!scaled && !cosine && !rn_str_equal(schedule, RN_STR("linear")))
+        return rn_fail(RN_UNSUPPORTED, "%s: beta_schedule %.*s is not built", fields->source,
+                       RN_STR_ARG(schedule));
+    if (!(first > 0 && last >= first && last < 1))
+        return rn_fail(RN_CORRUPT, "%s: betas from %g to %g", fields->source, (double)first,
+                       (double)last);
+    for (int t = 0; t < RN_NOISE_STEPS; t++) {
+        double share = (double)t / (RN_NOISE_STEPS - 1), beta = first + share * (last - first);
+        double root = sqrt(first) + share * (sqrt(last) - sqrt(first));
+        if (scaled) beta = root * root;
+        if (cosine) {
+            const double half_pi = 1.5707963267948966;
+            double low = cos(((double)t / RN_NOISE_STEPS + 0.008) / 1.008 * half_pi);
+            double high = cos(((double)(t + 1) / RN_NOISE_STEPS + 0.008) / 1.008 * half_pi);
+            beta = fmin(1 - high * high / (low * low), 0.999);
+        }
+        out->alphas[t] = product *= 1 - beta;
+    }
+    return RN_OK;
+}
+
+rn_status rn_train_noise_read(const rn_fields *fields, rn_train_noise *out) {
+    rn_str class_name = RN_STR(""), type = RN_STR("epsilon"), schedule = RN_STR("linear");
+    uint32_t steps = RN_NOISE_STEPS;
+    *out = (rn_train_noise){0};
+    RN_TRY(rn_fields_text(fields, "_class_name", &class_name));
+    RN_TRY(rn_fields_text(fields, "prediction_type", &type));
+    RN_TRY(rn_fields_text(fields, "beta_schedule", &schedule));
+    RN_TRY(rn_fields_u32(fields, "num_train_timesteps", &steps));
+    if (steps != RN_NOISE_STEPS)
+        return rn_fail(RN_UNSUPPORTED, "%s: num_train_timesteps %u, and 1000 are built",
+                       fields->source, steps);
+    if (rn_str_starts(class_name, RN_STR("Flow"))) {
+        out->prediction = RN_PREDICT_FLOW;
+        return RN_OK;
+    }
+    if (rn_str_equal(type, RN_STR("v_prediction")))
+        out->prediction = RN_PREDICT_V;
+    else if (!rn_str_equal(type, RN_STR("epsilon")))
+        return rn_fail(RN_UNSUPPORTED, "%s: prediction_type %.*s is not built", fields->source,
+                       RN_STR_ARG(type));
+    return fill_alphas(fields, schedule, out);
+}
+
+// Min-SNR: samples with little noise, which are easy and many, count less.
+static double weight_of(const rn_train_noise *noise, double alpha) {
+    double snr = alpha / (1 - alpha), capped = snr < noise->min_snr ? snr : noise->min_snr;
+    if (!(noise->min_snr > 0)) return 1;
+    return noise->prediction == RN_PREDICT_V ? capped / (snr + 1) : capped / snr;
+}
+
+rn_noisy rn_train_noise_add(const rn_train_noise *noise, uint64_t seed, uint64_t number,
+                            const float *latent, uint64_t pixels, uint32_t channels,
+                            float *out_noisy, float *out_target) {
+    double data, spread, weight = 1; // x_t = data x0 + spread e
+    rn_noisy out = {0};
+    if (noise->prediction == RN_PREDICT_FLOW) {
+        double s = rn_philox_unit(rn_philox_word(seed, STREAM_TIME, number));
+        if (!noise->uniform)
+            s = 1 / (1 + exp(-(double)rn_philox_normal(seed, STREAM_TIME, number)));
+        data = 1 - s;
+        spread = s;
+        out.time = (float)(RN_NOISE_STEPS * s);
+    } else {
+        uint32_t t =
+            (uint32_t)(((uint64_t)rn_philox_word(seed, STREAM_TIME, number) * RN_NOISE_STEPS) >>
+                       32);
+        data = sqrt(noise->alphas[t]);
+        spread = sqrt(1 - noise->alphas[t]);
+        weight = weight_of(noise, noise->alphas[t]);
+        out.time = (float)t;
+    }
+    out.weight = (float)sqrt(weight);
+    for (uint64_t i = 0; i < pixels * channels; i++) {
+        double e = rn_philox_normal(seed, STREAM_NOISE, number * pixels * channels + i),
+               x = latent[i];
+        if (noise->offset > 0)
+            e += noise->offset *
+                 rn_philox_normal(seed, STREAM_OFFSET, number * channels + i % channels);
+        double target = noise->prediction == RN_PREDICT_EPSILON ? e
+                        : noise->prediction == RN_PREDICT_V     ? data * e - spread * x
+                                                                : e - x;
+        out_noisy[i] = (float)(data * x + spread * e);
+        out_target[i] = (float)(target * (double)out.weight);
+    }
+    return out;
+}

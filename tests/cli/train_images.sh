@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# labels: release
+# train_images.sh — ration train --objective autoencoder and diffusion, on pictures that examples/train_pictures draws.
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+"$examples/train_pictures" draw data 24 3 || fail 'no pictures'
+"$examples/train_pictures" begin start || fail 'no model to begin with'
+common=(--data data --size 64 --batch-size 2 --threads 2 --seed 5 --rate 0.001 --log-every 1)
+
+# A denoiser needs latents: the VAE comes first.
+expect 3 "$ration" train start --objective diffusion "${common[@]}" --out early --steps 1
+says err "the model's vae has no weights" '--objective autoencoder'
+
+# An autoencoder from nothing: planned = held, its model has weights and the scale of its latents.
+expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out vae --steps 3 --validation 0.2 --evaluate-every 2 --json
+says err 'data: 24 pictures' '64 x 64: 24' 'step' 'evaluate' 'validation' 'model in vae/model'
+python3 - << 'PYTHON' || fail 'planned and held differ'
+import json
+r = json.load(open('out'))
+assert r['steps'] == 3 and r['planned_bytes'] == r['held_bytes'] > 0, r
+c = json.load(open('vae/model/vae/config.json'))
+assert c['scaling_factor'] != 1.0 and c['latent_channels'] == 4, c
+PYTHON
+[ -s vae/model/vae/diffusion_pytorch_model.safetensors ] || fail 'the VAE has no weights'
+expect 2 "$ration" train start --objective autoencoder "${common[@]}" --out vae --steps 3
+says err 'has a training already'
+
+# The denoiser, from nothing, with all that a step can have; stopped and resumed, the same bytes.
+options=(--ema 0.9 --min-snr 5 --offset-noise 0.05 --caption-dropout 0.5)
+expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out whole --steps 4 --schedule constant
+says err 'encode 64x64: 24 done' 'text: ' 'step 4/4'
+expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out parts --steps 2 --schedule constant
+expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out parts --steps 4 --schedule constant --resume
+grep -q 'encode' err && fail 'latents were made twice'
+cmp whole/model/unet/diffusion_pytorch_model.safetensors parts/model/unet/diffusion_pytorch_model.safetensors || fail 'resumed: other bytes'
+expect 2 "$ration" train vae/model --objective diffusion "${common[@]}" --out parts --steps 5 --resume
+says err 'another training'
+
+# Fine-tuned: the weights of its own model are read. The plan, without loading anything.
+expect 0 "$ration" train whole/model --objective diffusion "${common[@]}" --out again --steps 1
+cat > train.toml << TOML
+[train]
+base = "whole/model"
+objective = "diffusion"
+data = "data"
+out = "planned"
+size = "64"
+batch = 2
+TOML
+expect 0 "$ration" plan train.toml
+says out 'encode 64x64' 'text' 'step' 'save'
+[ ! -e planned ] || fail 'a plan left files behind'
+
+# Within a smaller budget the same bits; below the smallest one a refusal that names it.
+expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out roomy --steps 2 --exact
+expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out tight --steps 2 --exact --budget +16MiB
+cmp roomy/model/vae/diffusion_pytorch_model.safetensors tight/model/vae/diffusion_pytorch_model.safetensors || fail 'another budget, other bytes'
+expect 4 "$ration" train start --objective autoencoder "${common[@]}" --out none --steps 2 --budget +2MiB
+
+# What is wrong is named.
+expect 2 "$ration" train start --objective autoencoder --data data --size 70 --out wrong
+expect 3 "$ration" train start --objective autoencoder --data nowhere --size 64 --out wrong
+mkdir empty
+expect 3 "$ration" train start --objective autoencoder --data empty --size 64 --out wrong
+says err 'no PNG or JPEG'
+mkdir part && cp -r start/vae part/
+expect 3 "$ration" train part --objective diffusion "${common[@]}" --out wrong
+says err 'unet/config.json'
