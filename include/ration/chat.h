@@ -25,12 +25,19 @@ RN_BEGIN_DECLS
 
 typedef struct rn_chat_template rn_chat_template;
 
+// What a message has beside its content, as OpenAI's API writes it: JSON, in UTF-8.
+typedef struct rn_chat_tool_use {
+    rn_str calls;   // of an assistant: [{"id", "type", "function": {"name", "arguments"}}, ...]
+    rn_str call_id; // of a tool: whose result this is; no JSON
+} rn_chat_tool_use;
+
 // UTF-8; anything else is RN_INVALID.
 typedef struct rn_chat_message {
     // "system", "user", "assistant", "tool", "developer", "function": templates make special tokens
     // of them ("<|user|>"). Of another role they cannot: it is text like the content.
     rn_str role;
     rn_str content;
+    const rn_chat_tool_use *tools; // or NULL
 } rn_chat_message;
 
 typedef struct rn_chat {
@@ -44,6 +51,7 @@ typedef struct rn_chat {
     // 0: strftime_now is undefined, and templates that ask first take their default date.
     int64_t now;
     size_t most_bytes; // of memory while rendering, beside the text's own; 0: the library's limits
+    rn_str tools;      // JSON, a list: what the model may call; {0}: nothing
 } rn_chat;
 
 // `name` is for messages. RN_CORRUPT: what Jinja does not take either; RN_UNSUPPORTED: what is not

@@ -34,6 +34,7 @@ static rn_status open_form(rn_engine *e) {
     const char *given = e->options->chat_template;
     rn_str source = given ? rn_str_from(given) : rn_model_chat_template(e->model);
     if (source.bytes == 0) return RN_OK;
+    e->tokenizing.tool_form = rn_tool_form_of(source);
     return rn_chat_template_parse("the chat template", source, &e->form);
 }
 

@@ -6,6 +6,7 @@
 // A stream whose reader is slow is left alone: its sequence makes no more until it is taken from.
 #include "server/engine_parts.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -47,6 +48,45 @@ static rn_status put(rn_job *job, const rn_piece *piece) {
     return rn_fail(RN_INTERNAL, "a piece of %zu bytes has no room", piece->text.bytes);
 }
 
+// Text of a choice that may call tools: in slices of whole characters.
+static rn_status put_slices(rn_job *job, uint32_t index, rn_piece_kind kind, rn_str text) {
+    while (text.bytes) {
+        size_t bytes = rn_min_u64(text.bytes, RN_TOOL_SLICE_BYTES);
+        while (bytes < text.bytes && ((uint8_t)text.data[bytes] & 0xc0) == 0x80)
+            bytes--;
+        RN_TRY(put(job, &(rn_piece){.choice = index, .kind = kind, .text = {text.data, bytes}}));
+        text = (rn_str){text.data + bytes, text.bytes - bytes};
+    }
+    return RN_OK;
+}
+
+// Where what a tool reader finds goes.
+typedef struct speaking {
+    rn_job *job;
+    uint32_t index;
+} speaking;
+
+static rn_status put_said(void *self, rn_str text) {
+    speaking *s = self;
+    return put_slices(s->job, s->index, RN_PIECE_TEXT, text);
+}
+
+static rn_status put_call(void *self, rn_str name, rn_str arguments) {
+    speaking *s = self;
+    RN_TRY(put(s->job, &(rn_piece){.choice = s->index, .kind = RN_PIECE_CALL, .text = name}));
+    return put_slices(s->job, s->index, RN_PIECE_ARGUMENTS, arguments);
+}
+
+// The text that lies in engine->text; `last`: nothing will follow.
+static rn_status put_through_tools(rn_engine *e, rn_job *job, uint32_t index, bool last) {
+    rn_tool_reader *tools = job->choices[index].tools;
+    speaking spoken = {job, index};
+    rn_tool_sink sink = {&spoken, put_said, put_call};
+    RN_TRY(rn_tool_reader_put(tools, (rn_str){e->text.data, e->text.bytes}, sink));
+    e->text.bytes = 0;
+    return last ? rn_tool_reader_end(tools, sink) : RN_OK;
+}
+
 static void note_token(rn_engine *e, rn_job *job, rn_choice *choice) {
     uint64_t now = rn_clock_ns();
     rn_metrics_add(e->metrics, RN_COUNT_NEW_TOKENS, 1);
@@ -73,6 +113,10 @@ static void note_usage(rn_engine *e, rn_job *job, uint32_t index) {
 static rn_status end_choice(rn_engine *e, rn_job *job, uint32_t index, rn_finish finish) {
     rn_choice *choice = &job->choices[index];
     RN_TRY(flush(e, choice));
+    if (choice->tools) {
+        RN_TRY(put_through_tools(e, job, index, true));
+        if (choice->tools->calls && finish == RN_FINISH_STOP) finish = RN_FINISH_TOOL_CALLS;
+    }
     note_usage(e, job, index);
     rn_sequence_destroy(choice->sequence);
     choice->sequence = NULL;
@@ -89,10 +133,12 @@ static rn_status put_token(rn_engine *e, rn_job *job, uint32_t index, const rn_s
         return end_choice(e, job, index, RN_FINISH_STOP);
     choice->tokens++;
     RN_TRY(decode(e, choice, sample->token));
-    RN_TRY(put(job, &(rn_piece){.choice = index,
-                                .has_token = true,
-                                .text = {e->text.data, e->text.bytes},
-                                .sample = *sample}));
+    if (choice->tools) RN_TRY(put_through_tools(e, job, index, false));
+    if (!choice->tools || job->request.logprobs)
+        RN_TRY(put(job, &(rn_piece){.choice = index,
+                                    .has_token = true,
+                                    .text = {e->text.data, e->text.bytes},
+                                    .sample = *sample}));
     if (choice->stopped) return end_choice(e, job, index, RN_FINISH_STOP);
     if (choice->tokens == job->max_tokens) return end_choice(e, job, index, RN_FINISH_LENGTH);
     return RN_OK;

@@ -20,11 +20,11 @@
 typedef struct record {
     uint32_t choice, text_bytes, token;
     float logprob;
-    uint8_t finish, has_token, top_count;
+    uint8_t finish, has_token, top_count, kind;
 } record;
 
 const char *rn_finish_name(rn_finish finish) {
-    static const char *const names[] = {"", "stop", "length"};
+    static const char *const names[] = {"", "stop", "length", "tool_calls"};
     return names[finish];
 }
 
@@ -136,6 +136,7 @@ static size_t read_record(const char *at, rn_piece *out) {
     at += sizeof head;
     *out = (rn_piece){
         .choice = head.choice,
+        .kind = (rn_piece_kind)head.kind,
         .finish = (rn_finish)head.finish,
         .has_token = head.has_token,
         .sample = {.token = head.token, .logprob = head.logprob, .top_count = head.top_count}};
@@ -198,6 +199,7 @@ size_t rn_piece_bytes(size_t text_bytes, uint32_t top_count) {
 static void write_record(char *at, const rn_piece *piece, uint32_t top_count) {
     const rn_sample *sample = &piece->sample;
     record head = {.choice = piece->choice,
+                   .kind = (uint8_t)piece->kind,
                    .text_bytes = (uint32_t)piece->text.bytes,
                    .finish = (uint8_t)piece->finish,
                    .has_token = piece->has_token,

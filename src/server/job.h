@@ -25,14 +25,28 @@ typedef enum rn_job_state {
     RN_JOB_CANCELLED // nobody reads it any more
 } rn_job_state;
 
-typedef enum rn_finish { RN_FINISH_NONE, RN_FINISH_STOP, RN_FINISH_LENGTH } rn_finish;
+typedef enum rn_finish {
+    RN_FINISH_NONE,
+    RN_FINISH_STOP,
+    RN_FINISH_LENGTH,
+    RN_FINISH_TOOL_CALLS
+} rn_finish;
 // "stop", "length".
 const char *rn_finish_name(rn_finish finish);
 
 // A token of a choice and the text that became certain with it (it may be empty, or hold that of
 // tokens before); or the end of the choice, with the text that was held back and no token.
+// What a piece's text is. A call is a piece with its name, and one or more with its arguments.
+typedef enum rn_piece_kind {
+    RN_PIECE_TEXT,
+    RN_PIECE_CALL, // the name of the tool
+    RN_PIECE_ARGUMENTS
+} rn_piece_kind;
+#define RN_TOOL_SLICE_BYTES 512 // of arguments in a piece, at most
+
 typedef struct rn_piece {
     uint32_t choice;
+    rn_piece_kind kind;
     rn_finish finish; // not NONE: the last piece of its choice
     bool has_token;
     rn_str text;

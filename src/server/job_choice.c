@@ -6,7 +6,7 @@
 size_t rn_choices_bytes(const rn_request *request) {
     // A stopper: its own structure with what it holds back, a table, the strings.
     enum { STOPPER_BYTES = 512 };
-    size_t each = sizeof(rn_choice);
+    size_t each = sizeof(rn_choice) + (request->tools.bytes ? sizeof(rn_tool_reader) : 0);
     if (request->stop_count) each += STOPPER_BYTES;
     for (size_t i = 0; i < request->stop_count; i++)
         each += sizeof(rn_str) + request->stops[i].bytes;
@@ -30,16 +30,27 @@ rn_status rn_choices_create(rn_job *job, const rn_tokenizer *tokenizer) {
     return RN_OK;
 }
 
-size_t rn_choices_constraint_bytes(const rn_request *request, const rn_vocabulary *vocabulary) {
+size_t rn_choices_constraint_bytes(const rn_request *request, const rn_vocabulary *vocabulary,
+                                   size_t schema_bytes) {
     size_t count = request->prompt_count * request->n;
-    return rn_constraint_bytes(vocabulary, request->schema.bytes) +
+    return rn_constraint_bytes(vocabulary, schema_bytes) +
            (count - 1) * rn_constraint_bytes(vocabulary, 0);
 }
 
-rn_status rn_choices_constrain(rn_job *job, rn_vocabulary *vocabulary) {
-    RN_TRY(rn_constraint_create(vocabulary, job->request.schema, &job->choices[0].constraint));
+rn_status rn_choices_constrain(rn_job *job, rn_vocabulary *vocabulary, rn_str schema) {
+    RN_TRY(rn_constraint_create(vocabulary, schema, &job->choices[0].constraint));
     for (uint32_t i = 1; i < job->choice_count; i++)
         RN_TRY(rn_constraint_clone(job->choices[0].constraint, &job->choices[i].constraint));
+    return RN_OK;
+}
+
+rn_status rn_choices_read_tools(rn_job *job, rn_tool_form form, bool inside) {
+    for (uint32_t i = 0; i < job->choice_count; i++) {
+        void *block = NULL;
+        RN_TRY(rn_alloc_zeroed(RN_HOST_IO, 1, sizeof(rn_tool_reader), &block));
+        job->choices[i].tools = block;
+        RN_TRY(rn_tool_reader_init(job->choices[i].tools, form, inside));
+    }
     return RN_OK;
 }
 
@@ -47,6 +58,8 @@ void rn_choices_free(rn_job *job) {
     for (uint32_t i = 0; i < job->choice_count; i++) {
         rn_stopper_destroy(job->choices[i].stopper);
         rn_constraint_destroy(job->choices[i].constraint);
+        if (job->choices[i].tools) rn_tool_reader_free(job->choices[i].tools);
+        rn_free(RN_HOST_IO, job->choices[i].tools, sizeof(rn_tool_reader));
     }
     rn_free(RN_HOST_IO, job->choices, job->choice_count * sizeof(rn_choice));
     job->choices = NULL;

@@ -32,6 +32,11 @@ void rn_reply_begin(rn_reply *reply, rn_job *job, const rn_tokenizer *tokenizer,
         reply->status =
             rn_alloc_zeroed(RN_HOST_IO, rn_reply_choices(reply), sizeof *reply->marks, &marks);
     reply->marks = marks;
+    void *calls = NULL;
+    if (reply->status == RN_OK && job->request.tools.bytes)
+        reply->status =
+            rn_alloc_zeroed(RN_HOST_IO, rn_reply_choices(reply), sizeof *reply->calls, &calls);
+    reply->calls = calls;
     begin_anew(reply);
 }
 
@@ -39,6 +44,8 @@ void rn_reply_free(rn_reply *reply) {
     if (!reply->job) return;
     if (reply->marks)
         rn_free(RN_HOST_IO, reply->marks, rn_reply_choices(reply) * sizeof *reply->marks);
+    if (reply->calls)
+        rn_free(RN_HOST_IO, reply->calls, rn_reply_choices(reply) * sizeof *reply->calls);
     rn_buffer_free(&reply->buffer);
     rn_buffer_free(&reply->slice);
     *reply = (rn_reply){0};

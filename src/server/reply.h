@@ -26,6 +26,7 @@ typedef struct rn_reply {
     uint32_t part;        // of the form, what comes next
     uint32_t choice;      // that the part is of
     uint32_t list;        // of the choice's logprobs
+    uint32_t *calls;      // (choices): of tools so far, where there are any; else NULL
     rn_finish finish;     // of the choice, once its text was written
     size_t prompt_at;     // of the prompt that is echoed: bytes or tokens done
     rn_decoder prompt;    // of a prompt that is tokens

@@ -12,7 +12,9 @@ typedef struct event {
     rn_str text;
     const rn_sample *sample; // or NULL
     rn_finish finish;
-    bool opening; // of a chat's choice: who speaks
+    rn_piece_kind kind;
+    uint32_t call; // CALL, ARGUMENTS: which of the choice
+    bool opening;  // of a chat's choice: who speaks
 } event;
 
 // ---- one event ----------------------------------------------------------------------------------
@@ -31,7 +33,28 @@ static rn_status end_event(rn_reply *reply, rn_json *json) {
     return rn_buffer_append(&reply->buffer, "\n", 1);
 }
 
-static void put_delta(rn_json *json, const event *e) {
+// A call begins with its name; its arguments follow, a slice at a time.
+static void put_call(const rn_reply *reply, rn_json *json, const event *e) {
+    bool begins = e->kind == RN_PIECE_CALL;
+    rn_json_object(json, "delta");
+    rn_json_array(json, "tool_calls");
+    rn_json_object(json, NULL);
+    rn_json_u64(json, "index", e->call);
+    if (begins) rn_reply_put_call_id(reply, json, e->choice, e->call);
+    rn_json_object(json, "function");
+    if (begins) rn_json_text(json, "name", e->text);
+    rn_json_text(json, "arguments", begins ? RN_STR("") : e->text);
+    rn_json_end(json);
+    rn_json_end(json);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
+static void put_delta(const rn_reply *reply, rn_json *json, const event *e) {
+    if (e->kind != RN_PIECE_TEXT) {
+        put_call(reply, json, e);
+        return;
+    }
     rn_json_object(json, "delta");
     if (e->opening) rn_json_string(json, "role", "assistant");
     if (e->opening || e->text.bytes || e->sample) rn_json_text(json, "content", e->text);
@@ -43,7 +66,7 @@ static void put_choice(rn_reply *reply, rn_json *json, const event *e) {
     rn_json_object(json, NULL);
     rn_json_u64(json, "index", e->choice);
     if (reply->job->request.kind == RN_REQUEST_CHAT)
-        put_delta(json, e);
+        put_delta(reply, json, e);
     else
         rn_json_text(json, "text", e->text);
     rn_reply_put_logprobs(reply, json, e->choice, e->sample);
@@ -101,6 +124,9 @@ static rn_status form_piece(rn_reply *reply, const rn_piece *piece) {
     event said = {
         .choice = piece->choice, .text = piece->text, .sample = logprobs ? &piece->sample : NULL};
     event end = {.choice = piece->choice, .finish = piece->finish};
+    said.kind = piece->kind;
+    if (piece->kind == RN_PIECE_CALL) reply->calls[piece->choice]++;
+    if (piece->kind != RN_PIECE_TEXT) said.call = reply->calls[piece->choice] - 1;
     if (said.text.bytes || said.sample) RN_TRY(form_event(reply, &said));
     return piece->finish == RN_FINISH_NONE ? RN_OK : form_event(reply, &end);
 }

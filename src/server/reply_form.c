@@ -1,6 +1,9 @@
 // reply_form.c — heads, usage, and strings in slices.
 #include "server/reply_form.h"
 
+#include <stdio.h>
+#include <string.h>
+
 uint32_t rn_reply_choices(const rn_reply *reply) {
     return (uint32_t)reply->job->request.prompt_count * reply->job->request.n;
 }
@@ -26,6 +29,14 @@ void rn_reply_put_usage(const rn_reply *reply, rn_json *json) {
     rn_json_u64(json, "cached_tokens", usage.shared_tokens);
     rn_json_end(json);
     rn_json_end(json);
+}
+
+void rn_reply_put_call_id(const rn_reply *reply, rn_json *json, uint32_t choice, uint32_t call) {
+    char id[64];
+    const char *of = strchr(reply->job->id, '-');
+    snprintf(id, sizeof id, "call_%.24s_%u_%u", of ? of + 1 : "", choice, call);
+    rn_json_string(json, "id", id);
+    rn_json_string(json, "type", "function");
 }
 
 // ---- strings in slices --------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 // reply_object.c — an answer as one JSON object. The job's pieces are walked once for each list
 // that is written of them: the text of a choice, its tokens, their logprobs.
 //
-//     HEAD ─▶ CHOICE ─▶ ECHO ─▶ TEXT ─▶ LISTS ─▶ CHOICE_END ─▶ (CHOICE ...) PROMPT ─▶ TAIL
+//     HEAD ─▶ CHOICE ─▶ ECHO ─▶ TEXT ─▶ (CALLS) ─▶ LISTS ─▶ CHOICE_END ─▶ (CHOICE ...) PROMPT ─▶
+//     TAIL
 #include "server/reply_form.h"
 
-enum part { HEAD, CHOICE, ECHO, TEXT, LISTS, CHOICE_END, PROMPT, TAIL };
+enum part { HEAD, CHOICE, ECHO, TEXT, CALLS, LISTS, CHOICE_END, PROMPT, TAIL };
 
 // /generate with one choice has its text at the top, as the seed has it.
 static bool is_flat(const rn_reply *reply) {
@@ -25,6 +26,61 @@ static void form_head(rn_reply *reply) {
     reply->part = CHOICE;
 }
 
+// ---- calls of tools -----------------------------------------------------------------------------
+
+static uint32_t count_pieces(rn_reply *reply, rn_piece_kind kind) {
+    uint32_t count = 0;
+    rn_piece piece;
+    reply->cursor = 0;
+    while (next_piece(reply, &piece))
+        count += piece.kind == kind && piece.text.bytes > 0;
+    reply->cursor = 0;
+    return count;
+}
+
+// Nothing is said beside: there is no content then.
+static bool only_calls(rn_reply *reply) {
+    return reply->calls && count_pieces(reply, RN_PIECE_CALL) &&
+           !count_pieces(reply, RN_PIECE_TEXT);
+}
+
+static void begin_calls(rn_reply *reply) {
+    rn_json_array(&reply->json, "tool_calls");
+    reply->cursor = 0;
+    reply->calls[reply->choice] = 0;
+    reply->part = CALLS;
+}
+
+static rn_status end_call(rn_reply *reply) {
+    if (reply->calls[reply->choice] == 0) return RN_OK;
+    RN_TRY(rn_reply_close_string(&reply->buffer));
+    rn_json_end(&reply->json);
+    rn_json_end(&reply->json);
+    return RN_OK;
+}
+
+static rn_status end_message(rn_reply *reply);
+
+static rn_status form_calls(rn_reply *reply) {
+    rn_piece piece;
+    rn_json *json = &reply->json;
+    if (!next_piece(reply, &piece)) {
+        RN_TRY(end_call(reply));
+        rn_json_end(json);
+        return end_message(reply);
+    }
+    if (piece.finish != RN_FINISH_NONE) reply->finish = piece.finish;
+    if (piece.kind == RN_PIECE_ARGUMENTS) return rn_reply_put_slice(&reply->buffer, piece.text);
+    if (piece.kind != RN_PIECE_CALL) return RN_OK;
+    RN_TRY(end_call(reply));
+    rn_json_object(json, NULL);
+    rn_reply_put_call_id(reply, json, reply->choice, reply->calls[reply->choice]++);
+    rn_json_object(json, "function");
+    rn_json_text(json, "name", piece.text);
+    rn_reply_open_string(&reply->buffer, json, "arguments");
+    return RN_OK;
+}
+
 static void form_choice(rn_reply *reply) {
     rn_json *json = &reply->json;
     bool chat = reply->job->request.kind == RN_REQUEST_CHAT;
@@ -36,8 +92,13 @@ static void form_choice(rn_reply *reply) {
         rn_json_object(json, "message");
         rn_json_string(json, "role", "assistant");
     }
-    rn_reply_open_string(&reply->buffer, json, chat ? "content" : "text");
     reply->cursor = reply->prompt_at = 0;
+    if (only_calls(reply)) {
+        rn_json_null(json, "content");
+        begin_calls(reply);
+        return;
+    }
+    rn_reply_open_string(&reply->buffer, json, chat ? "content" : "text");
     reply->part = reply->job->request.echo ? ECHO : TEXT;
 }
 
@@ -59,8 +120,14 @@ static void open_list(rn_reply *reply) {
 }
 
 static rn_status end_text(rn_reply *reply) {
-    rn_json *json = &reply->json;
     RN_TRY(rn_reply_close_string(&reply->buffer));
+    if (!reply->calls || !count_pieces(reply, RN_PIECE_CALL)) return end_message(reply);
+    begin_calls(reply);
+    return RN_OK;
+}
+
+static rn_status end_message(rn_reply *reply) {
+    rn_json *json = &reply->json;
     if (reply->job->request.kind == RN_REQUEST_CHAT) {
         rn_json_null(json, "refusal");
         rn_json_end(json);
@@ -80,7 +147,7 @@ static rn_status form_text(rn_reply *reply) {
     rn_piece piece;
     if (!next_piece(reply, &piece)) return end_text(reply);
     if (piece.finish != RN_FINISH_NONE) reply->finish = piece.finish;
-    return rn_reply_put_slice(&reply->buffer, piece.text);
+    return piece.kind == RN_PIECE_TEXT ? rn_reply_put_slice(&reply->buffer, piece.text) : RN_OK;
 }
 
 static void form_list(rn_reply *reply) {
@@ -141,6 +208,8 @@ static rn_status form_part(rn_reply *reply) {
         return form_echo(reply);
     case TEXT:
         return form_text(reply);
+    case CALLS:
+        return form_calls(reply);
     case LISTS:
         form_list(reply);
         break;

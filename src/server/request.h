@@ -7,6 +7,7 @@
 #define RN_SERVER_REQUEST_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "server/problem.h"
 
 #include <ration/chat.h>
@@ -30,6 +31,12 @@ typedef struct rn_request_prompt {
     size_t id_count;
 } rn_request_prompt;
 
+typedef enum rn_tool_choice {
+    RN_TOOL_CHOICE_AUTO, // as the model likes
+    RN_TOOL_CHOICE_NONE,
+    RN_TOOL_CHOICE_REQUIRED
+} rn_tool_choice;
+
 typedef struct rn_request {
     rn_request_kind kind;
     rn_str model;               // as asked; {0}: not given
@@ -45,9 +52,12 @@ typedef struct rn_request {
     bool has_seed;        // else the server draws one
     bool logprobs;        // wanted at all; sampling.logprobs says how many besides
     bool stream, stream_usage;
-    bool echo;     // completions: the prompt's text in front
-    bool json;     // the answer must be JSON ...
-    rn_str schema; // ... by this schema; {0}: any object
+    bool echo;    // completions: the prompt's text in front
+    rn_str tools; // of a chat: what may be called, as it was written; {0}: nothing
+    rn_tool_choice tool_choice;
+    rn_str tool_name; // REQUIRED: which; {0}: any
+    bool json;        // the answer must be JSON ...
+    rn_str schema;    // ... by this schema; {0}: any object
     rn_str stops[RN_REQUEST_STOPS];
     size_t stop_count;
     rn_arena memory; // all that is pointed to
@@ -74,5 +84,11 @@ static inline uint64_t rn_request_memory_bytes(uint64_t body_bytes) {
 bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits *limits,
                      rn_request *out, rn_problem *out_problem);
 void rn_request_free(rn_request *request);
+
+// The schema of a call of one of the tools (of `name`, where it is given), or of a list of calls,
+// appended to *out; `arguments` is what the model calls them. RN_INVALID: there is none of that
+// name.
+RN_MUST_USE rn_status rn_request_tool_schema(rn_str tools, rn_str name, const char *arguments,
+                                             bool list, rn_buffer *out);
 
 #endif

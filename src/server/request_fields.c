@@ -258,6 +258,14 @@ static bool neutral_list(rn_request_state *state, const field *f) {
     return false;
 }
 
+static bool read_tools(rn_request_state *state, const field *f) {
+    return rn_request_read_tools(state, f->name);
+}
+
+static bool read_tool_choice(rn_request_state *state, const field *f) {
+    return rn_request_read_tool_choice(state, f->name);
+}
+
 static bool read_format(rn_request_state *state, const field *f) {
     return rn_request_read_format(state, f->name);
 }
@@ -295,6 +303,8 @@ static const field fields[] = {
     ROW("top_logprobs",            CHAT,       read_top_logprobs),
     ROW("echo",                    COMPLETION, read_flag, AT(echo)),
     ROW("response_format",         OPENAI,     read_format),
+    ROW("tools",                   CHAT,       read_tools),
+    ROW("tool_choice",             CHAT,       read_tool_choice),
 
     // Ignored: they cannot change the answer.
     ROW("user",                    OPENAI,     ignore_text),
@@ -304,15 +314,13 @@ static const field fields[] = {
     ROW("prompt_cache_key",        CHAT,       ignore_text), // equal beginnings are found anyway
     ROW("prompt_cache_retention",  CHAT,       ignore_text),
     ROW("prompt_cache_options",    CHAT,       ignore_object),
-    ROW("parallel_tool_calls",     CHAT,       ignore_flag), // of tools: there are none
+    ROW("parallel_tool_calls",     CHAT,       ignore_flag), // a model calls as many as it likes
     ROW("prediction",              CHAT,       ignore_object), // would only be faster
 
     // Refused, but for values that change nothing.
     ROW("best_of",                 COMPLETION, read_best_of), // n, see request.c
     ROW("suffix",                  COMPLETION, neutral_text, .values = ""),
-    ROW("tools",                   CHAT,       neutral_list),
     ROW("functions",               CHAT,       neutral_list),
-    ROW("tool_choice",             CHAT,       neutral_text, .values = "none|auto"),
     ROW("function_call",           CHAT,       neutral_text, .values = "none|auto"),
     ROW("modalities",              CHAT,       neutral_list, .values = "text"),
     ROW("reasoning_effort",        CHAT,       neutral_text, .values = "none"),

@@ -152,47 +152,80 @@ static bool read_content(rn_request_reader *reader, const place *at, rn_str *out
     return false;
 }
 
-// What answers of OpenAI's clients carry along when they become messages: nothing, or it is
-// refused.
-static bool read_other(rn_request_reader *reader, const place *at, rn_str key) {
-    static const char *const neutral[] = {"tool_calls", "function_call", "refusal", "audio",
-                                          "annotations"};
-    bool ignored = rn_str_equal(key, RN_STR("name")) || rn_str_equal(key, RN_STR("tool_call_id"));
+// Room for what a message has beside its content, once.
+static rn_chat_tool_use *tool_use(rn_request_reader *reader, rn_chat_message *message) {
+    if (!message->tools) {
+        rn_chat_tool_use *room = rn_request_take(reader, sizeof *room, _Alignof(rn_str));
+        *room = (rn_chat_tool_use){0};
+        message->tools = room;
+    }
+    return (rn_chat_tool_use *)(uintptr_t)message->tools;
+}
+
+// What answers of OpenAI's clients carry along when they become messages: calls of tools, nothing,
+// or it is refused.
+static bool read_other(rn_request_reader *reader, const place *at, rn_str key,
+                       rn_chat_message *message) {
+    static const char *const neutral[] = {"function_call", "refusal", "audio", "annotations"};
+    bool ignored = rn_str_equal(key, RN_STR("name"));
+    bool calls = rn_str_equal(key, RN_STR("tool_calls"));
+    bool id = rn_str_equal(key, RN_STR("tool_call_id"));
     rn_request_excerpt name = rn_request_show(key);
     place here = part_of(at, ".");
     here = part_of(&here, name.text);
-    bool known = ignored;
+    bool known = ignored || calls || id;
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
         known |= rn_str_equal(key, rn_str_from(neutral[i]));
     if (!known) return rn_request_pass_over(reader, key);
     if (!rn_request_next(reader)) return false;
     if (reader->item.kind == RN_JSON_NULL) return true;
-    if (ignored) return rn_request_string(reader, here.name);
+    if (calls) {
+        rn_str kept = {0};
+        if (!rn_request_read_calls(reader, here.name, &kept)) return false;
+        if (kept.bytes) tool_use(reader, message)->calls = kept;
+        return true;
+    }
+    if (ignored || id) {
+        if (!rn_request_string(reader, here.name)) return false;
+        if (id) {
+            rn_str kept = rn_request_keep(reader);
+            tool_use(reader, message)->call_id = kept;
+        }
+        return true;
+    }
     bool empty = reader->item.kind == RN_JSON_ARRAY && rn_request_next(reader) &&
                  reader->item.kind == RN_JSON_ARRAY_END;
     return empty || rn_request_unsupported(reader, here.name, "null");
 }
 
+// Who calls a tool need not say anything beside.
+static bool end_message(rn_request_reader *reader, const place *at, bool role, bool content,
+                        const rn_chat_message *message) {
+    if (role && (content || (message->tools && message->tools->calls.bytes))) return true;
+    return rn_request_missing(reader, part_of(at, role ? ".content" : ".role").name);
+}
+
 static bool read_message(rn_request_reader *reader, const place *at, rn_chat_message *out) {
-    bool more, role = false, content = false, good = true;
+    bool more, role = false, content = false, said = false, good = true;
     if (reader->item.kind != RN_JSON_OBJECT)
         return rn_request_wrong_type(reader, at->name, "an object");
     for (rn_str key; good && rn_request_next_key(reader, &key, &more);) {
-        if (!more)
-            return (role && content) ||
-                   rn_request_missing(reader, part_of(at, role ? ".content" : ".role").name);
+        if (!more) return end_message(reader, at, role, said, out);
         bool is_role = rn_str_equal(key, RN_STR("role"));
         bool is_content = rn_str_equal(key, RN_STR("content"));
         if ((is_role && role) || (is_content && content))
             return rn_request_twice(reader, part_of(at, is_role ? ".role" : ".content").name);
         role |= is_role;
         content |= is_content;
-        if (is_role)
+        if (is_role) {
             good = rn_request_next(reader) && read_role(reader, at, &out->role);
-        else if (is_content)
-            good = rn_request_next(reader) && read_content(reader, at, &out->content);
-        else
-            good = read_other(reader, at, key);
+        } else if (is_content) {
+            good = rn_request_next(reader);
+            said = good && reader->item.kind != RN_JSON_NULL;
+            good = good && (!said || read_content(reader, at, &out->content));
+        } else {
+            good = read_other(reader, at, key, out);
+        }
     }
     return false;
 }
@@ -220,7 +253,7 @@ bool rn_request_read_messages(rn_request_state *state, const char *field) {
         if (request->message_count == MESSAGES)
             return rn_problem_set(reader->problem, 400, "out_of_range", field,
                                   "there are more than %d messages", MESSAGES);
-        rn_chat_message message = {0};
+        rn_chat_message message = {.content = RN_STR("")};
         place at = item_of(&list, request->message_count);
         if (!read_message(reader, &at, &message)) return false;
         reader->top -= sizeof message;

@@ -44,11 +44,15 @@ rn_str rn_request_keep(rn_request_reader *reader) {
 bool rn_request_keep_value(rn_request_reader *reader, rn_str *out) {
     size_t begin = (size_t)reader->item.offset;
     if (!rn_request_skip_rest(reader)) return false;
+    rn_request_keep_from(reader, begin, out);
+    return true;
+}
+
+void rn_request_keep_from(rn_request_reader *reader, size_t begin, rn_str *out) {
     out->bytes = reader->json.at - begin;
     char *kept = rn_request_take(reader, out->bytes, 1);
     memcpy(kept, reader->json.text.data + begin, out->bytes);
     out->data = kept;
-    return true;
 }
 
 void *rn_request_take(rn_request_reader *reader, size_t bytes, size_t align) {

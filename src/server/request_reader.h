@@ -49,6 +49,8 @@ bool rn_request_close(rn_request_reader *reader);
 rn_str rn_request_keep(rn_request_reader *reader);
 // The item and all that it opens stay as they are written.
 bool rn_request_keep_value(rn_request_reader *reader, rn_str *out);
+// All of the body from `begin` up to here.
+void rn_request_keep_from(rn_request_reader *reader, size_t begin, rn_str *out);
 // Room at the free end that stays, aligned to `align` (a power of two).
 void *rn_request_take(rn_request_reader *reader, size_t bytes, size_t align);
 
@@ -93,6 +95,9 @@ typedef struct rn_request_state {
 // The value that is reader.item.
 bool rn_request_read_prompt(rn_request_state *state, const char *field);
 bool rn_request_read_messages(rn_request_state *state, const char *field);
+bool rn_request_read_tools(rn_request_state *state, const char *field);
+bool rn_request_read_tool_choice(rn_request_state *state, const char *field);
+bool rn_request_read_calls(rn_request_reader *reader, const char *field, rn_str *out);
 bool rn_request_read_format(rn_request_state *state, const char *field);
 // A key of the outermost object and its value.
 bool rn_request_read_field(rn_request_state *state, rn_str key);

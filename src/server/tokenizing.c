@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "memory/account.h"
 #include "server/job_choice.h"
+#include "text/constraint/json_rules.h"
 
 #include <stdio.h>
 #include <sys/random.h>
@@ -16,7 +17,8 @@ enum {
     STREAM_BYTES = 32 << 10,
     HELD_STOP_BYTES = 255,   // of a stop string that may yet be one
     HELD_DECODER_BYTES = 10, // three broken bytes as U+FFFD, and a blank
-    FORM_WORD_BYTES = 256    // of a template's own
+    FORM_WORD_BYTES = 256,   // of a template's own
+    TOOL_VALUES = 4          // what a byte of a tool's JSON takes as a template's value counts so
 };
 
 // ---- the vocabulary -----------------------------------------------------------------------------
@@ -45,9 +47,13 @@ void rn_tokenizing_measure(rn_tokenizing *tokenizing) {
 // ---- texts --------------------------------------------------------------------------------------
 
 size_t rn_tokenizing_text_bytes(const rn_request *request) {
-    size_t sum = 0;
-    for (size_t i = 0; i < request->message_count; i++)
-        sum += request->messages[i].content.bytes;
+    size_t sum = TOOL_VALUES * request->tools.bytes;
+    for (size_t i = 0; i < request->message_count; i++) {
+        const rn_chat_message *message = &request->messages[i];
+        sum += message->content.bytes;
+        if (message->tools)
+            sum += TOOL_VALUES * (message->tools->calls.bytes + message->tools->call_id.bytes);
+    }
     for (size_t i = 0; request->kind != RN_REQUEST_CHAT && i < request->prompt_count; i++)
         sum += request->prompts[i].text.bytes;
     return sum;
@@ -134,14 +140,29 @@ static bool keep_tokens(const rn_tokenizing *tokenizing, rn_job *job, size_t ind
     return true;
 }
 
+static bool has_tools(const rn_request *request) {
+    return request->tools.bytes && request->tool_choice != RN_TOOL_CHOICE_NONE;
+}
+
+static bool must_call(const rn_request *request) {
+    return request->tools.bytes && request->tool_choice == RN_TOOL_CHOICE_REQUIRED;
+}
+
 static rn_status encode(const rn_tokenizing *tokenizing, const rn_request *request, size_t index,
                         rn_tokens *out, bool *out_too_long) {
     *out_too_long = false;
     if (request->kind != RN_REQUEST_CHAT)
         return rn_tokenizing_encode(tokenizing->tokenizer, request->prompts[index].text, out);
     size_t longest = tokenizing->context * tokenizing->spelled_bytes;
-    return rn_tokenizing_encode_chat(tokenizing->tokenizer, tokenizing->form, request->messages,
-                                     request->message_count, longest, out, out_too_long);
+    RN_TRY(rn_tokenizing_encode_chat(tokenizing->tokenizer, tokenizing->form, request, longest, out,
+                                     out_too_long));
+    if (!must_call(request)) return RN_OK;
+    // The answer begins inside of a call.
+    rn_str begin = tokenizing->tool_form == RN_TOOLS_HERMES    ? RN_STR("<tool_call>\n")
+                   : tokenizing->tool_form == RN_TOOLS_MISTRAL ? RN_STR("[TOOL_CALLS]")
+                                                               : RN_STR("");
+    if (begin.bytes == 0) return RN_OK;
+    return rn_tokenizer_encode(tokenizing->tokenizer, begin, RN_ENCODE_SPECIAL, out);
 }
 
 static bool refuse_encoding(const rn_tokenizing *tokenizing, const rn_request *request,
@@ -198,6 +219,16 @@ static bool read_prompts(const rn_tokenizing *tokenizing, rn_job *job, rn_proble
         return rn_problem_set(out, 400, "no_chat_template", "messages",
                               "the model has no chat template; use /v1/completions, or start the "
                               "server with --template FILE");
+    if (has_tools(request) && tokenizing->tool_form == RN_TOOLS_NONE)
+        return rn_problem_set(out, 400, "no_tools", "tools",
+                              "the model's chat template knows no tools; leave them out, or start "
+                              "the server with --template FILE");
+    if (request->tool_choice == RN_TOOL_CHOICE_REQUIRED && !request->tools.bytes)
+        return rn_problem_set(out, 400, "invalid_value", "tool_choice",
+                              "tool_choice asks for a call, but there are no tools");
+    if (must_call(request) && request->json)
+        return rn_problem_set(out, 400, "invalid_value", "response_format",
+                              "an answer that must be a tool call has no other format");
     if (rn_alloc_zeroed(RN_HOST_IO, request->prompt_count, sizeof *job->prompts, &block) != RN_OK)
         return fail_with_error(out, "");
     job->prompts = block;
@@ -225,10 +256,17 @@ static void limit_tokens(const rn_tokenizing *tokenizing, rn_job *job) {
     job->max_tokens = (uint32_t)rn_min_u64(rn_min_u64(constraint, left), tokenizing->answer_tokens);
 }
 
+// What was held as a call may come out at once: in slices, and each call has a name before it.
+static size_t count_call_bytes(void) {
+    size_t slices = RN_TOOL_HELD_BYTES / RN_TOOL_SLICE_BYTES + 2 * RN_TOOL_CALLS + 4;
+    return 2 * RN_TOOL_HELD_BYTES + slices * rn_piece_bytes(0, 0);
+}
+
 size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_request *request) {
     size_t held = HELD_DECODER_BYTES + (request->stop_count ? HELD_STOP_BYTES : 0);
-    return rn_piece_bytes(held + tokenizing->shown_bytes, request->sampling.logprobs) +
-           rn_piece_bytes(held, 0);
+    size_t bytes = rn_piece_bytes(held + tokenizing->shown_bytes, request->sampling.logprobs) +
+                   rn_piece_bytes(held, 0);
+    return bytes + (has_tools(request) ? count_call_bytes() : 0);
 }
 
 // A stream needs a piece of each choice. Another keeps all of its pieces, and has room for them:
@@ -242,7 +280,8 @@ static uint64_t count_answer_bytes(const rn_tokenizing *tokenizing, const rn_job
         return rn_max_u64(STREAM_BYTES,
                           job->choice_count * rn_tokenizing_piece_bytes(tokenizing, request));
     uint64_t each = rn_piece_bytes(tokenizing->shown_bytes, request->sampling.logprobs);
-    return job->choice_count * (job->max_tokens * each + rn_piece_bytes(0, 0));
+    uint64_t calls = has_tools(request) ? count_call_bytes() : 0;
+    return job->choice_count * (job->max_tokens * each + calls + rn_piece_bytes(0, 0));
 }
 
 // The last token is not read, so it needs no place.
@@ -293,17 +332,51 @@ static bool make_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_proble
     return rn_choices_create(job, tokenizing->tokenizer) == RN_OK || fail_with_error(out, "stop");
 }
 
-static bool constrain_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
-    if (!job->request.json) return true;
-    uint64_t bytes = rn_choices_constraint_bytes(&job->request, tokenizing->vocabulary);
-    if (!keep_room(tokenizing, job, bytes, out)) return false;
-    rn_status s = rn_choices_constrain(job, tokenizing->vocabulary);
-    if (s == RN_OK) return true;
-    if (s != RN_INVALID && s != RN_UNSUPPORTED) return fail_with_error(out, "");
+static bool refuse_schema(rn_status s, const char *field, rn_problem *out) {
     const rn_error_info *error = rn_last_error();
+    if (s != RN_INVALID && s != RN_UNSUPPORTED) return fail_with_error(out, "");
     return rn_problem_set(out, 400, s == RN_INVALID ? "invalid_schema" : "unsupported_schema",
-                          "response_format", "%.300s%s%.150s", error->message,
-                          error->hint[0] ? "; " : "", error->hint);
+                          field, "%.300s%s%.150s", error->message, error->hint[0] ? "; " : "",
+                          error->hint);
+}
+
+static bool constrain_by(const rn_tokenizing *tokenizing, rn_job *job, rn_str schema,
+                         const char *field, rn_problem *out) {
+    uint64_t bytes =
+        rn_choices_constraint_bytes(&job->request, tokenizing->vocabulary, schema.bytes);
+    if (!keep_room(tokenizing, job, bytes, out)) return false;
+    rn_status s = rn_choices_constrain(job, tokenizing->vocabulary, schema);
+    return s == RN_OK || refuse_schema(s, field, out);
+}
+
+// A call of one of the tools, with arguments by its parameters.
+static bool constrain_to_call(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    const rn_request *request = &job->request;
+    uint64_t most = 2 * RN_SCHEMA_BYTES; // while it is made, and its old block
+    rn_buffer schema;
+    if (!take_memory(tokenizing, most, "tools", out)) return false;
+    rn_buffer_init(&schema, RN_HOST_IO, RN_SCHEMA_BYTES);
+    const char *arguments = tokenizing->tool_form == RN_TOOLS_LLAMA ? "parameters" : "arguments";
+    rn_status s = rn_request_tool_schema(request->tools, request->tool_name, arguments,
+                                         tokenizing->tool_form == RN_TOOLS_MISTRAL, &schema);
+    bool good = s == RN_OK ? constrain_by(tokenizing, job, (rn_str){schema.data, schema.bytes},
+                                          "tools", out)
+                           : refuse_schema(s, "tool_choice", out);
+    rn_buffer_free(&schema);
+    rn_request_memory_release(tokenizing->memory, most);
+    return good;
+}
+
+static bool constrain_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    const rn_request *request = &job->request;
+    if (has_tools(request)) {
+        size_t bytes = job->choice_count * RN_TOOL_HELD_BYTES;
+        if (!keep_room(tokenizing, job, bytes, out)) return false;
+        if (rn_choices_read_tools(job, tokenizing->tool_form, must_call(request)) != RN_OK)
+            return fail_with_error(out, "");
+    }
+    if (must_call(request)) return constrain_to_call(tokenizing, job, out);
+    return !request->json || constrain_by(tokenizing, job, request->schema, "response_format", out);
 }
 
 bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {

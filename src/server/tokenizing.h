@@ -4,6 +4,7 @@
 #define RN_SERVER_TOKENIZING_H
 
 #include "server/job.h"
+#include "text/tool_calls.h"
 
 // Texts up to this are done by whoever brings them, longer ones by a thread of their own.
 #define RN_TOKENIZING_SHORT_BYTES ((size_t)16 << 10)
@@ -11,6 +12,7 @@
 typedef struct rn_tokenizing {
     const rn_tokenizer *tokenizer;
     const rn_chat_template *form; // NULL: the model has none
+    rn_tool_form tool_form;       // how the model calls tools
     rn_vocabulary *vocabulary;    // for answers that must be JSON
     rn_request_memory *memory;    // for what is held meanwhile, and for tokens
     uint64_t answers_bytes;       // of all outboxes together
@@ -53,9 +55,8 @@ RN_MUST_USE rn_status rn_tokenizing_encode(const rn_tokenizer *tokenizer, rn_str
 // *out_too_long.
 RN_MUST_USE rn_status rn_tokenizing_encode_chat(const rn_tokenizer *tokenizer,
                                                 const rn_chat_template *form,
-                                                const rn_chat_message *messages, size_t count,
-                                                size_t longest_bytes, rn_tokens *out,
-                                                bool *out_too_long);
+                                                const rn_request *request, size_t longest_bytes,
+                                                rn_tokens *out, bool *out_too_long);
 // What encoding so many bytes may hold for a while, where no word of theirs is longer than that.
 uint64_t rn_tokenizing_work_bytes(uint64_t text_bytes, uint64_t word_bytes);
 // The longest stretch that a tokenizer may have to look at as one: without a blank, or of blanks.

@@ -11,16 +11,16 @@
 // ---- conversations ------------------------------------------------------------------------------
 
 rn_status rn_tokenizing_encode_chat(const rn_tokenizer *tokenizer, const rn_chat_template *form,
-                                    const rn_chat_message *messages, size_t count,
-                                    size_t longest_bytes, rn_tokens *out, bool *out_too_long) {
-    uint64_t bytes = rn_tokenizing_form_bytes(count);
-    for (size_t i = 0; i < count; i++)
-        bytes += messages[i].content.bytes;
-    rn_chat chat = {.messages = messages,
-                    .count = count,
+                                    const rn_request *request, size_t longest_bytes, rn_tokens *out,
+                                    bool *out_too_long) {
+    uint64_t bytes =
+        rn_tokenizing_form_bytes(request->message_count) + rn_tokenizing_text_bytes(request);
+    rn_chat chat = {.messages = request->messages,
+                    .count = request->message_count,
                     .add_generation_prompt = true,
                     .now = (int64_t)time(NULL),
                     .most_bytes = (size_t)rn_tokenizing_work_bytes(bytes, 0)}; // of what was taken
+    if (request->tool_choice != RN_TOOL_CHOICE_NONE) chat.tools = request->tools;
     return rn_chat_encode_within(form, tokenizer, &chat, longest_bytes, out, out_too_long);
 }
 

@@ -86,7 +86,7 @@ static rn_status add_message(line *l, rn_str role, rn_str content) {
     }
     if (l->count == MOST_MESSAGES)
         return rn_fail(RN_INVALID, "more than %d messages in a chat", MOST_MESSAGES);
-    l->messages[l->count++] = (rn_chat_message){role, content};
+    l->messages[l->count++] = (rn_chat_message){.role = role, .content = content};
     return RN_OK;
 }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # serve_json.sh — answers that must be JSON: whatever the model would rather say, each is a value of its schema, or was cut
 # off by max_tokens. The texts are checked with jsonschema where Python has it. $RATION_ANSWERS: how many of each.
+python=$(command -v "${RATION_PYTHON:-python3}") || python=python3
+answers=${RATION_ANSWERS:-6}
 . "$(dirname "${BASH_SOURCE[0]}")/serve.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
-python=$(command -v "${RATION_PYTHON:-python3}") || python=python3
 
 start_server --max-tokens 400 --parallel 4
-"$python" - "$url" "${RATION_ANSWERS:-6}" << 'PYTHON' || fail 'answers by a schema'
+"$python" - "$url" "$answers" << 'PYTHON' || fail 'answers by a schema'
 import json, sys, threading, urllib.error, urllib.request
 try:
     import jsonschema

@@ -57,6 +57,18 @@ static bool is_known_role(rn_str role) {
     return false;
 }
 
+static rn_status add_tool_use(rn_jinja_run *run, const rn_chat_tool_use *use, rn_jinja_dict *dict) {
+    rn_jinja_value value;
+    rn_str id;
+    if (use->calls.bytes) {
+        RN_TRY(rn_jinja_from_json(run, use->calls, &value));
+        RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("tool_calls")), value));
+    }
+    if (!use->call_id.data) return RN_OK;
+    RN_TRY(rn_jinja_copy_foreign(run, use->call_id, &id));
+    return rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("tool_call_id")), rn_jinja_text(id));
+}
+
 static rn_status make_message(rn_jinja_run *run, const rn_chat_message *message,
                               rn_jinja_value *out) {
     rn_jinja_dict *dict = NULL;
@@ -66,6 +78,7 @@ static rn_status make_message(rn_jinja_run *run, const rn_chat_message *message,
     RN_TRY(rn_jinja_dict_new(run, &dict));
     RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("role")), rn_jinja_text(role)));
     RN_TRY(rn_jinja_dict_set(run, dict, rn_jinja_text(RN_STR("content")), rn_jinja_text(content)));
+    if (message->tools) RN_TRY(add_tool_use(run, message->tools, dict));
     *out = (rn_jinja_value){.type = RN_JINJA_DICT, .dict = dict};
     return RN_OK;
 }
@@ -96,7 +109,9 @@ static rn_status set_variables(rn_jinja_run *run, const rn_chat *chat) {
     RN_TRY(set_messages(run, chat));
     RN_TRY(rn_jinja_scope_set(run, RN_STR("add_generation_prompt"),
                               rn_jinja_bool(chat->add_generation_prompt)));
-    RN_TRY(rn_jinja_scope_set(run, RN_STR("tools"), rn_jinja_none()));
+    rn_jinja_value tools = rn_jinja_none();
+    if (chat->tools.bytes) RN_TRY(rn_jinja_from_json(run, chat->tools, &tools));
+    RN_TRY(rn_jinja_scope_set(run, RN_STR("tools"), tools));
     RN_TRY(rn_jinja_scope_set(run, RN_STR("documents"), rn_jinja_none()));
     RN_TRY(set_token(run, RN_STR("bos_token"), chat->bos_token));
     return set_token(run, RN_STR("eos_token"), chat->eos_token);

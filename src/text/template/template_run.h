@@ -88,6 +88,9 @@ static inline void rn_jinja_made_of(const rn_jinja_made *made, size_t at, rn_tai
 rn_taint rn_jinja_taint_of(rn_jinja_run *run, rn_str text);
 // A copy of what a stranger wrote: tainted.
 RN_MUST_USE rn_status rn_jinja_copy_foreign(rn_jinja_run *run, rn_str text, rn_str *out);
+// JSON that a stranger wrote, which has been checked to be JSON. RN_INVALID: a call's arguments are
+// a text that is none.
+RN_MUST_USE rn_status rn_jinja_from_json(rn_jinja_run *run, rn_str text, rn_jinja_value *out);
 RN_MUST_USE rn_status rn_jinja_write(rn_jinja_run *run, rn_str text);
 // Takes the output from `mark` (an earlier run->out.bytes) on as a value.
 RN_MUST_USE rn_status rn_jinja_take(rn_jinja_run *run, size_t mark, rn_str *out);

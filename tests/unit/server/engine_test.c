@@ -153,7 +153,7 @@ static rn_status build_ask(const constraint *w, rn_request *out) {
     RN_TRY(rn_arena_array(&out->memory, 1, sizeof(rn_chat_message), &block));
     out->messages = block;
     out->message_count = 1;
-    out->messages[0] = (rn_chat_message){RN_STR("user"), rn_str_from(w->prompt)};
+    out->messages[0] = (rn_chat_message){.role = RN_STR("user"), .content = rn_str_from(w->prompt)};
     return RN_OK;
 }
 

@@ -62,12 +62,13 @@ static rn_tokenizer *open_tokenizer(const char *normalizer) {
 static rn_tokens encode(const rn_tokenizer *tokenizer, const char *form, const char *role,
                         const char *content) {
     rn_chat_template *parsed;
-    rn_chat_message message = {rn_str_from(role), rn_str_from(content)};
+    rn_chat_message message = {.role = rn_str_from(role), .content = rn_str_from(content)};
     rn_tokens tokens = {0};
     bool too_long;
     assert_ok(rn_chat_template_parse("form", rn_str_from(form), &parsed));
-    rn_status s =
-        rn_tokenizing_encode_chat(tokenizer, parsed, &message, 1, 1 << 20, &tokens, &too_long);
+    rn_status s = rn_tokenizing_encode_chat(tokenizer, parsed,
+                                            &(rn_request){.messages = &message, .message_count = 1},
+                                            1 << 20, &tokens, &too_long);
     if (s != RN_OK) fail_msg("%s: %s", form, rn_last_error()->message);
     rn_chat_template_free(parsed);
     return tokens;

@@ -364,16 +364,46 @@ static void a_format_is_text_or_json_with_or_without_a_schema(void **state) {
            "missing", "response_format.json_schema.schema");
 }
 
+static void tools_and_their_calls_stay_as_they_were_written(void **state) {
+    (void)state;
+    accept(RN_REQUEST_CHAT,
+           chat_with("\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                     "\"parameters\": {}}}], \"tool_choice\": {\"type\": \"function\", "
+                     "\"function\": {\"name\": \"f\"}}"));
+    assert_text(request.tools, "[{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                               "\"parameters\": {}}}]");
+    assert_int_equal(request.tool_choice, RN_TOOL_CHOICE_REQUIRED);
+    assert_text(request.tool_name, "f");
+    rn_request_free(&request);
+    accept(RN_REQUEST_CHAT,
+           message_with("\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": "
+                        "\"1\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+                        "\"arguments\": \"{}\"}}]"));
+    assert_non_null(request.messages[0].tools);
+    assert_int_equal(request.messages[0].tools->calls.data[0], '[');
+    rn_request_free(&request);
+    accept(RN_REQUEST_CHAT,
+           message_with("\"role\": \"tool\", \"content\": \"7\", \"tool_call_id\": \"1\""));
+    assert_text(request.messages[0].tools->call_id, "1");
+    rn_request_free(&request);
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"assistant\", \"content\": null"), "missing",
+           "messages[0].content");
+}
+
 static void what_cannot_be_done_is_refused_by_name(void **state) {
     (void)state;
     refuse(RN_REQUEST_COMPLETION, with("\"best_of\": 2"), "unsupported_value", "best_of");
     refuse(RN_REQUEST_COMPLETION, with("\"suffix\": \"x\""), "unsupported_value", "suffix");
     refuse(RN_REQUEST_COMPLETION, with("\"echo\": true, \"logprobs\": 1"), "unsupported_value",
            "echo");
-    refuse(RN_REQUEST_CHAT, chat_with("\"tools\": [{}]"), "unsupported_value", "tools");
-    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": \"required\""), "unsupported_value",
+    refuse(RN_REQUEST_CHAT, chat_with("\"tools\": [{}]"), "missing", "tools");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tools\": [{\"type\": \"search\"}]"), "unsupported_value",
+           "tools");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tools\": [{\"function\": {\"name\": \"a b\"}}]"),
+           "invalid_value", "tools");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": \"perhaps\""), "unsupported_value",
            "tool_choice");
-    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": {}"), "unsupported_value", "tool_choice");
+    refuse(RN_REQUEST_CHAT, chat_with("\"tool_choice\": {}"), "missing", "tool_choice");
     refuse(RN_REQUEST_CHAT, chat_with("\"response_format\": {\"type\": \"grammar\"}"),
            "unsupported_value", "response_format.type");
     refuse(RN_REQUEST_CHAT, chat_with("\"modalities\": [\"audio\"]"), "unsupported_value",
@@ -398,7 +428,7 @@ static void messages_are_checked_one_by_one(void **state) {
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\""), "missing", "messages[0].content");
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"king\", \"content\": \"\""), "invalid_value",
            "messages[0].role");
-    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": null"), "invalid_value",
+    refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": null"), "missing",
            "messages[0].content");
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": []"), "missing",
            "messages[0].content");
@@ -418,7 +448,7 @@ static void messages_are_checked_one_by_one(void **state) {
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"user\", \"content\": [\"a\"]"),
            "invalid_value", "messages[0].content[0]");
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"assistant\", \"tool_calls\": [{}]"),
-           "unsupported_value", "messages[0].tool_calls");
+           "missing", "messages[0].tool_calls");
     refuse(RN_REQUEST_CHAT, message_with("\"role\": \"tool\", \"tool_call_id\": 5"),
            "invalid_value", "messages[0].tool_call_id");
 }
@@ -548,6 +578,7 @@ int main(void) {
         cmocka_unit_test(what_nobody_knows_is_passed_over_and_named),
         cmocka_unit_test(a_field_given_twice_is_refused),
         cmocka_unit_test(a_format_is_text_or_json_with_or_without_a_schema),
+        cmocka_unit_test(tools_and_their_calls_stay_as_they_were_written),
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(messages_are_checked_one_by_one),
         cmocka_unit_test(another_model_is_not_found_where_names_are_strict),

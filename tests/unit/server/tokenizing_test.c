@@ -70,12 +70,13 @@ static house houses[] = {
 enum { HOUSES = sizeof houses / sizeof *houses };
 
 static rn_tokens encode(const house *h, const char *user) {
-    rn_chat_message messages[] = {{RN_STR("system"), RN_STR("Be kind.")},
-                                  {RN_STR("user"), rn_str_from(user)}};
+    rn_chat_message messages[] = {{.role = RN_STR("system"), .content = RN_STR("Be kind.")},
+                                  {.role = RN_STR("user"), .content = rn_str_from(user)}};
     rn_tokens tokens = {0};
     bool too_long;
-    assert_ok(
-        rn_tokenizing_encode_chat(h->tokens, h->parsed, messages, 2, 1 << 20, &tokens, &too_long));
+    assert_ok(rn_tokenizing_encode_chat(h->tokens, h->parsed,
+                                        &(rn_request){.messages = messages, .message_count = 2},
+                                        1 << 20, &tokens, &too_long));
     return tokens;
 }
 
@@ -110,8 +111,9 @@ static void harmless_messages_are_encoded_as_rendered(void **state) {
         const rn_tokenizer_info *info = rn_tokenizer_get_info(h.tokens);
         for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
             rn_tokens got = encode(&h, texts[t]), expected = {0};
-            rn_chat_message messages[] = {{RN_STR("system"), RN_STR("Be kind.")},
-                                          {RN_STR("user"), rn_str_from(texts[t])}};
+            rn_chat_message messages[] = {
+                {.role = RN_STR("system"), .content = RN_STR("Be kind.")},
+                {.role = RN_STR("user"), .content = rn_str_from(texts[t])}};
             rn_chat chat = {.messages = messages,
                             .count = 2,
                             .add_generation_prompt = true,
@@ -174,12 +176,14 @@ static void two_messages_cannot_say_one_together(void **state) {
         for (size_t more = 0; more < 2; more++) { // also behind a false start
             char first[32];
             snprintf(first, sizeof first, "%s%.*s", more ? "a<|end" : "", (int)cut, whole);
-            rn_chat_message messages[] = {{RN_STR("user"), rn_str_from(first)},
-                                          {RN_STR("user"), rn_str_from(whole + cut)}};
+            rn_chat_message messages[] = {
+                {.role = RN_STR("user"), .content = rn_str_from(first)},
+                {.role = RN_STR("user"), .content = rn_str_from(whole + cut)}};
             rn_tokens got = {0};
             bool too_long;
-            assert_ok(rn_tokenizing_encode_chat(h.tokens, h.parsed, messages, 2, 1 << 20, &got,
-                                                &too_long));
+            assert_ok(rn_tokenizing_encode_chat(
+                h.tokens, h.parsed, &(rn_request){.messages = messages, .message_count = 2},
+                1 << 20, &got, &too_long));
             assert_int_equal(count_special(&h, &got), 0);
             assert_true(says(&h, &got, whole));
             rn_tokens_free(&got);
@@ -301,7 +305,7 @@ static rn_job *make_job(const question *q) {
     *request.prompts = (rn_request_prompt){rn_str_from(q->text), q->ids, q->id_count};
     assert_ok(rn_arena_array(&request.memory, 1, sizeof(rn_chat_message), &block));
     request.messages = block;
-    *request.messages = (rn_chat_message){RN_STR("user"), rn_str_from(q->text)};
+    *request.messages = (rn_chat_message){.role = RN_STR("user"), .content = rn_str_from(q->text)};
     request.message_count = q->kind == RN_REQUEST_CHAT;
     assert_true(rn_request_memory_take(&memory, 1000));
     assert_ok(rn_job_create(&request, &memory, 1000, 0, NULL, NULL, &job));

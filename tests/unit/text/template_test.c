@@ -16,7 +16,12 @@ static const rn_chat_message messages[] = {
     {RN_STR("user"), RN_STR("Hi {{ there }}\nline 2")},
     {RN_STR("assistant"), RN_STR("\xf0\x9f\x98\x80 \"ok\" it's")},
 };
-static const rn_chat chat = {messages, 3, true, RN_STR("<s>"), RN_STR("</s>"), 1721952000};
+static const rn_chat chat = {.messages = messages,
+                             .count = 3,
+                             .add_generation_prompt = true,
+                             .bos_token = RN_STR("<s>"),
+                             .eos_token = RN_STR("</s>"),
+                             .now = 1721952000};
 
 static rn_status render(rn_str source, const rn_chat *with, rn_buffer *out) {
     rn_chat_template *parsed;
@@ -349,7 +354,7 @@ static void deep_nesting_is_refused_before_the_stack_ends(void **state) {
 // ---- the conversation --------------------------------------------------------------------
 
 static void tokens_without_data_and_no_clock_are_undefined(void **state) {
-    const rn_chat bare = {messages, 1, false, {NULL, 0}, RN_STR(""), 0};
+    const rn_chat bare = {.messages = messages, .count = 1, .eos_token = RN_STR("")};
     rn_buffer out;
     (void)state;
     assert_ok(
@@ -362,7 +367,7 @@ static void tokens_without_data_and_no_clock_are_undefined(void **state) {
 }
 
 static void messages_that_are_not_utf8_are_invalid(void **state) {
-    const rn_chat_message broken = {RN_STR("user"), RN_STR("\xff")};
+    const rn_chat_message broken = {.role = RN_STR("user"), .content = RN_STR("\xff")};
     const rn_chat with = {&broken, 1, false, RN_STR("<s>"), RN_STR("</s>"), 0};
     rn_buffer out;
     (void)state;

@@ -24,7 +24,7 @@ static void *render_often(void *self) {
     worker *own = self;
     char content[8], expected[32];
     int bytes = snprintf(content, sizeof content, "%d", own->number);
-    rn_chat_message message = {RN_STR("user"), {content, (size_t)bytes}};
+    rn_chat_message message = {.role = RN_STR("user"), .content = {content, (size_t)bytes}};
     rn_chat chat = {&message, 1, true, RN_STR("<s>"), RN_STR("</s>"), 0};
     snprintf(expected, sizeof expected, "<s>USER:%d|['%d']", own->number, own->number);
     for (int i = 0; i < ROUNDS; i++) {
