@@ -74,7 +74,7 @@ says out 'there are no tools'
 ask 400 /v1/chat/completions '{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{no json"}}]}]}'
 says out 'no JSON'
 ask 400 /v1/chat/completions "$(chat '"tool_choice": "required", "response_format": {"type": "json_object"}')"
-ask 200 /v1/chat/completions "$(chat '"tool_choice": "auto", "n": 2, "logprobs": true, "max_tokens": 6')"
+ask 200 /v1/chat/completions "$(chat '"tool_choice": "auto", "n": 2, "logprobs": true, "stop": "e"')"
 stop_server
 start_server --template plain.jinja
 ask 400 /v1/chat/completions "$(chat '"seed": 1')"
