@@ -28,6 +28,7 @@
 #include <ration/constraint.h>
 #include <ration/convert.h>
 #include <ration/device.h>
+#include <ration/diffuse.h>
 #include <ration/easy.h>
 #include <ration/embed.h>
 #include <ration/error_class.h>

@@ -1,0 +1,81 @@
+// painter.h — a drawing under way: its program, the sizes it has, and what it keeps on the host
+// between phases.
+//
+//     tokens ─ text encoders ─▶ context, pooled ─┐
+//     [init ─ encoder ─▶ latents] ─ noise ───────┴─ denoiser x steps ─▶ latents ─ decoder ─▶
+//     pictures
+//
+// What passes from phase to phase lies here, not in the arena: a few MiB, taken before the plan is
+// made and counted beside it.
+#ifndef RN_DIFFUSE_PAINTER_H
+#define RN_DIFFUSE_PAINTER_H
+
+#include "base/arena.h"
+#include "diffuse/diffusion.h"
+#include "diffuse/noise.h"
+
+#define RN_NO_PHASE UINT32_MAX
+enum { RN_PAINTER_PHASES = 5 };
+
+struct rn_painter {
+    const rn_diffusion *model;
+    rn_drawing drawing; // with defaults filled in
+    rn_painter_options options;
+    rn_schedule schedule;
+    // Components with the drawing's sizes; their files are the model's.
+    rn_image_component text[RN_TEXT_ENCODERS], denoiser, vae;
+    bool guided;             // twice as many rows: without the text and with it
+    uint32_t rows;           // of the denoiser
+    uint32_t high, wide;     // of the latents
+    uint32_t channels;       // of the latents
+    uint64_t latent_count;   // of a picture: high * wide * channels
+    uint32_t context_tokens; // of a row
+    uint32_t context_channels, pooled_channels;
+
+    rn_recipe recipes[RN_PAINTER_PHASES];
+    rn_program_phase phases[RN_PAINTER_PHASES];
+    rn_weight_source weights[RN_PAINTER_PHASES];
+    uint32_t phase_count, text_phase[RN_TEXT_ENCODERS], encode_phase, denoise_phase, decode_phase;
+    rn_program *program;
+    rn_program_run *run;
+
+    rn_arena memory;       // all that follows
+    float *latents;        // (batch, high, wide, channels)
+    float *start;          // the same: of `init`
+    float *noise, *extra;  // the same: the first noise; of a step, or scratch
+    float *last;           // the same: the schedule's
+    float *input, *output; // (rows, ...) of the denoiser
+    float *context;        // (rows, tokens, channels)
+    float *pooled;         // (rows, pooled_channels)
+    float *added;          // (rows, added_channels), XL
+    float *times;          // (rows, time channels)
+    float *guidances;      // (rows, 256), of distilled models
+    float *mask, *masked;  // (high, wide), (high, wide, channels)
+    int32_t *positions;    // (rows, tokens + patches, 3), Flux
+    rn_torch_generator generator;
+    rn_painter_facts facts;
+};
+
+// Encodes the prompts: context and pooled of all rows (painter_text.c).
+RN_MUST_USE rn_status rn_painter_read_prompts(rn_painter *p);
+// start, from init (painter_pictures.c); mask and masked, from the mask.
+RN_MUST_USE rn_status rn_painter_encode_init(rn_painter *p);
+RN_MUST_USE rn_status rn_painter_decode(rn_painter *p, rn_image *out_images);
+// The drawing's steps (painter_steps.c).
+RN_MUST_USE rn_status rn_painter_denoise(rn_painter *p);
+// Standard normal noise for all pictures, in their layout. `stream`: another one each time.
+void rn_painter_make_noise(rn_painter *p, uint32_t stream, float *out);
+
+// One run of a phase over `rows` rows in chunks that its plan has room for; `set` brings rows
+// [first, first + count), `take` has them.
+typedef struct rn_painter_task {
+    rn_painter *painter;
+    rn_session *session;
+    void *self;
+    rn_status (*set)(const struct rn_painter_task *task, uint64_t first, uint64_t count);
+    rn_status (*take)(const struct rn_painter_task *task, uint64_t first, uint64_t count);
+} rn_painter_task;
+RN_MUST_USE rn_status rn_painter_run_rows(rn_painter *p, uint32_t phase, uint64_t rows,
+                                          rn_painter_task task);
+
+#endif

@@ -1,0 +1,184 @@
+// painter_text.c — prompts to what the denoiser reads of them.
+//
+//     Stable Diffusion 1, 2   CLIP's rows
+//     XL                      both CLIPs' rows side by side; the second one's pooled row
+//     Flux                    T5's rows; CLIP's pooled row
+//
+// Rows of the denoiser are all pictures without the text (guidance), then all with it.
+#include "diffuse/painter.h"
+
+#include "base/checked.h"
+#include "memory/account.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PROMPTS = 2, MOST_TOKENS = 4096 };
+
+typedef struct reading {
+    const rn_image_component *c;
+    int32_t tokens[PROMPTS][MOST_TOKENS];
+    float pool[PROMPTS][MOST_TOKENS]; // 1 at the end token
+    uint32_t length, count;           // of a prompt; prompts
+    float *hidden;                    // (count, length, dim)
+    float *pooled;                    // (count, pooled)
+    uint64_t dim, pooled_dim;
+} reading;
+
+// ---- tokens -------------------------------------------------------------------------------------
+
+// What is too long is cut, and the end token stays.
+static rn_status encode(const rn_tokenizer *tokenizer, const char *text, uint32_t end, uint32_t pad,
+                        uint32_t length, uint32_t vocab, int32_t *out) {
+    rn_tokens tokens = {0};
+    rn_status s =
+        rn_tokenizer_encode(tokenizer, (rn_str){text, strlen(text)}, RN_ENCODE_BEGIN, &tokens);
+    for (uint32_t i = 0; s == RN_OK && i < length; i++) {
+        uint32_t id = i < tokens.count ? tokens.ids[i] : pad;
+        if (i + 1 == length && tokens.count > length) id = end;
+        if (id >= vocab)
+            s = rn_hint(rn_fail(RN_INVALID,
+                                "the tokenizer has an id %u, the text encoder %u "
+                                "tokens",
+                                id, vocab),
+                        "the parts are of different models");
+        out[i] = (int32_t)id;
+    }
+    rn_tokens_free(&tokens);
+    return s;
+}
+
+static rn_status read_tokens(rn_painter *p, uint32_t index, reading *r) {
+    const rn_tokenizer *tokenizer = p->model->tokenizers[index];
+    const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
+    const char *const texts[] = {p->drawing.negative, p->drawing.prompt};
+    bool clip = r->c->kind == RN_IMAGE_CLIP;
+    uint32_t vocab = clip ? r->c->config.clip.vocab : r->c->config.t5.vocab;
+    uint32_t end = info->end != RN_NO_TOKEN ? info->end : clip ? r->c->config.clip.end_token : 1;
+    uint32_t pad = info->pad != RN_NO_TOKEN ? info->pad : clip ? end : 0;
+    if (r->length > MOST_TOKENS)
+        return rn_fail(RN_UNSUPPORTED, "prompts of %u tokens are too long", r->length);
+    for (uint32_t i = 0; i < r->count; i++) {
+        const char *text = texts[r->count == 1 ? 1 : i];
+        RN_TRY(encode(tokenizer, text, end, pad, r->length, vocab, r->tokens[i]));
+        uint32_t at = 0;
+        while (at + 1 < r->length && r->tokens[i][at] != (int32_t)end)
+            at++;
+        memset(r->pool[i], 0, sizeof r->pool[i]);
+        r->pool[i][at] = 1;
+    }
+    return RN_OK;
+}
+
+// ---- encoders -----------------------------------------------------------------------------------
+
+static rn_status set_clip(const rn_painter_task *task, uint64_t first, uint64_t count) {
+    const reading *r = task->self;
+    // Prompts lie MOST_TOKENS apart.
+    int32_t tokens[PROMPTS * MOST_TOKENS];
+    float pool[PROMPTS * MOST_TOKENS];
+    for (uint64_t i = 0; i < count; i++) {
+        memcpy(tokens + i * r->length, r->tokens[first + i], r->length * sizeof *tokens);
+        memcpy(pool + i * r->length, r->pool[first + i], r->length * sizeof *pool);
+    }
+    uint64_t bytes = count * r->length * sizeof(float);
+    RN_TRY(rn_session_set(task->session, "tokens", tokens, bytes));
+    return rn_session_set(task->session, "pool", pool, bytes);
+}
+
+static rn_status take_clip(const rn_painter_task *task, uint64_t first, uint64_t count) {
+    reading *r = task->self;
+    RN_TRY(rn_session_get(task->session, "hidden", r->hidden + first * r->length * r->dim,
+                          count * r->length * r->dim * sizeof(float)));
+    return rn_session_get(task->session, "pooled", r->pooled + first * r->pooled_dim,
+                          count * r->pooled_dim * sizeof(float));
+}
+
+// A text is all rows of a run.
+static rn_status run_t5(rn_painter *p, uint32_t phase, reading *r) {
+    rn_session *session = rn_program_session(p->run, phase);
+    int32_t span[MOST_TOKENS][2];
+    for (uint32_t i = 0; i < r->length; i++)
+        span[i][0] = 0, span[i][1] = (int32_t)r->length;
+    for (uint32_t i = 0; i < r->count; i++) {
+        RN_TRY(rn_session_set(session, "tokens", r->tokens[i], r->length * sizeof(int32_t)));
+        RN_TRY(rn_session_set(session, "span", span, r->length * sizeof span[0]));
+        RN_TRY(rn_session_run(session, r->length));
+        RN_TRY(rn_session_get(session, "hidden", r->hidden + i * r->length * r->dim,
+                              r->length * r->dim * sizeof(float)));
+    }
+    return RN_OK;
+}
+
+// ---- what the denoiser reads --------------------------------------------------------------------
+
+// Row `row` of the denoiser is of prompt number: 0 without the text, the last with it.
+static uint32_t prompt_of(const rn_painter *p, uint64_t row) {
+    return p->guided ? row >= p->drawing.batch : 0;
+}
+
+static void fill_rows(rn_painter *p, uint32_t index, const reading *r) {
+    bool flux = p->model->family == RN_FAMILY_FLUX, xl = p->model->family == RN_FAMILY_SDXL;
+    uint64_t first = xl && index ? p->context_channels - r->dim : 0;
+    bool has_context = !flux || index == 1, has_pooled = flux ? index == 0 : xl && index == 1;
+    bool zero = xl && p->guided && p->model->zero_negative && !p->drawing.negative[0];
+    for (uint64_t row = 0; row < p->rows; row++) {
+        uint32_t prompt = prompt_of(p, row);
+        bool empty = zero && prompt == 0;
+        for (uint64_t t = 0; has_context && t < r->length; t++) {
+            float *to = p->context + (row * p->context_tokens + t) * p->context_channels + first;
+            const float *from = r->hidden + (prompt * (uint64_t)r->length + t) * r->dim;
+            if (empty)
+                memset(to, 0, r->dim * sizeof *to);
+            else
+                memcpy(to, from, r->dim * sizeof *to);
+        }
+        if (!has_pooled) continue;
+        float *to = p->pooled + row * p->pooled_channels;
+        if (empty)
+            memset(to, 0, p->pooled_channels * sizeof *to);
+        else
+            memcpy(to, r->pooled + prompt * r->pooled_dim, p->pooled_channels * sizeof *to);
+    }
+}
+
+static rn_status read_with(rn_painter *p, uint32_t index, reading *r) {
+    rn_painter_task task = {.self = r, .set = set_clip, .take = take_clip};
+    RN_TRY(read_tokens(p, index, r));
+    if (r->c->kind == RN_IMAGE_CLIP)
+        RN_TRY(rn_painter_run_rows(p, p->text_phase[index], r->count, task));
+    else
+        RN_TRY(run_t5(p, p->text_phase[index], r));
+    fill_rows(p, index, r);
+    return RN_OK;
+}
+
+static rn_status read_prompts(rn_painter *p, uint32_t index, reading *r) {
+    const rn_image_component *c = &p->text[index];
+    bool clip = c->kind == RN_IMAGE_CLIP;
+    void *hidden = NULL, *pooled = NULL;
+    *r = (reading){.c = c, .count = p->guided ? 2 : 1};
+    r->length = clip ? c->config.clip.tokens : p->context_tokens;
+    r->dim = clip ? c->config.clip.dim : c->config.t5.dim;
+    r->pooled_dim = clip && c->config.clip.projection ? c->config.clip.projection : r->dim;
+    size_t hidden_count = (size_t)(r->count * (uint64_t)r->length * r->dim);
+    size_t pooled_count = (size_t)(r->count * r->pooled_dim);
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, hidden_count, sizeof(float), &hidden));
+    rn_status s = rn_alloc_zeroed(RN_HOST_OTHER, pooled_count, sizeof(float), &pooled);
+    r->hidden = hidden;
+    r->pooled = pooled;
+    if (s == RN_OK) s = read_with(p, index, r);
+    rn_free(RN_HOST_OTHER, hidden, hidden_count * sizeof(float));
+    rn_free(RN_HOST_OTHER, pooled, pooled_count * sizeof(float));
+    return s;
+}
+
+rn_status rn_painter_read_prompts(rn_painter *p) {
+    void *block = NULL;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(reading), &block));
+    rn_status s = RN_OK;
+    for (uint32_t i = 0; s == RN_OK && i < p->model->text_count; i++)
+        s = read_prompts(p, i, block);
+    rn_free(RN_HOST_OTHER, block, sizeof(reading));
+    return s;
+}

@@ -1,0 +1,270 @@
+// pipelines_test.c — schedulers and whole drawings against diffusers:
+// scripts/reference/image_pipelines.py.
+#include "support.h"
+
+#include "diffuse/noise.h"
+#include "diffuse/schedule.h"
+
+#include <ration/device.h>
+#include <ration/diffuse.h>
+
+#include <math.h>
+
+enum { SEED = 7, STEPS = 4 };
+#define PROMPT   "a red circle, left of 2 blue squares"
+#define NEGATIVE "noise"
+
+static rn_checkpoint *open_truth(void) {
+    rn_checkpoint *file = NULL;
+    assert_ok(rn_checkpoint_open("tests/golden/image/pipelines_golden.safetensors", &file));
+    return file;
+}
+
+static float *load_output(const rn_checkpoint *file, const char *name, uint64_t *out_count) {
+    char key[96];
+    snprintf(key, sizeof key, "output/%s", name);
+    const rn_tensor_info *t = rn_checkpoint_find(file, key);
+    if (!t) fail_msg("there is no %s", key);
+    float *data = malloc(t->elements * sizeof *data);
+    assert_ok(rn_checkpoint_load(file, t, RN_DTYPE_F32, data, t->elements * sizeof *data));
+    *out_count = t->elements;
+    return data;
+}
+
+// By norm, as the golden files of networks are compared.
+static void hold_against(const char *name, const float *mine, const float *theirs, uint64_t n,
+                         double tolerance) {
+    double away = 0, size = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        away += ((double)mine[i] - (double)theirs[i]) * ((double)mine[i] - (double)theirs[i]);
+        size += (double)theirs[i] * (double)theirs[i];
+    }
+    if (!(sqrt(away) <= tolerance * sqrt(size)))
+        fail_msg("%s is off by %.3g of its norm %.3g", name, sqrt(away / size), sqrt(size));
+}
+
+// ---- schedulers ---------------------------------------------------------------------------------
+
+typedef struct schedule_case {
+    const char *name;
+    rn_scheduler kind;
+    rn_prediction prediction;
+    rn_spacing spacing;
+    double shift;
+    bool dynamic;
+} schedule_case;
+
+static void check_schedule(const rn_checkpoint *file, const schedule_case *c) {
+    enum { N = 84, MOST = 7 };
+    char key[64];
+    uint64_t count, times;
+    float x[N], input[N], answer[N], noise[N], last[N];
+    bool flow = c->kind == RN_SCHEDULER_FLOW;
+    rn_schedule_config config = {.scheduler = flow ? RN_SCHEDULER_FLOW : RN_SCHEDULER_EULER,
+                                 .spacing = c->spacing,
+                                 .offset = c->spacing == RN_SPACING_LEADING,
+                                 .prediction = c->prediction,
+                                 .shift = c->shift,
+                                 .dynamic_shifting = c->dynamic,
+                                 .base_shift = 0.5,
+                                 .max_shift = 1.15,
+                                 .base_tokens = 256,
+                                 .max_tokens = 4096};
+    static rn_schedule s;
+    rn_torch_generator generator;
+    assert_ok(rn_schedule_make(&config, c->kind, MOST, 1, 600, &s));
+    s.last = last;
+    snprintf(key, sizeof key, "%s.times", c->name);
+    float *their_times = load_output(file, key, &times);
+    snprintf(key, sizeof key, "%s.samples", c->name);
+    float *samples = load_output(file, key, &count);
+    assert_int_equal(times, MOST);
+    assert_int_equal(count, (MOST + 1) * N);
+    rn_torch_generator_seed(&generator, SEED);
+    rn_torch_randn(&generator, x, N);
+    for (int i = 0; i < N; i++)
+        x[i] *= s.initial;
+    hold_against(key, x, samples, N, 1e-6);
+    for (uint32_t step = 0; step < MOST; step++) {
+        if (fabs(s.times[step] - (double)their_times[step]) > 1e-3)
+            fail_msg("%s: step %u is at %g, not %g", c->name, step, s.times[step],
+                     (double)their_times[step]);
+        rn_schedule_input(&s, step, x, input, N);
+        for (int i = 0; i < N; i++)
+            answer[i] = 0.5f * tanhf(input[i]) + 0.01f * ((float)s.times[step] / 1000);
+        // Diffusers draws no noise that it does not use.
+        if (s.needs_noise && !(c->kind == RN_SCHEDULER_LCM && step + 1 == MOST))
+            rn_torch_randn(&generator, noise, N);
+        rn_schedule_step(&s, step, answer, noise, x, N);
+        hold_against(key, x, samples + (step + 1) * N, N, 1e-5);
+    }
+    free(their_times);
+    free(samples);
+}
+
+static void schedulers_give_the_samples_of_diffusers(void **state) {
+    (void)state;
+    static const schedule_case cases[] = {
+        {.name = "euler", .kind = RN_SCHEDULER_EULER},
+        {.name = "euler.v", .kind = RN_SCHEDULER_EULER, .prediction = RN_PREDICTS_V},
+        {.name = "euler.linspace", .kind = RN_SCHEDULER_EULER, .spacing = RN_SPACING_LINSPACE},
+        {.name = "euler.trailing", .kind = RN_SCHEDULER_EULER, .spacing = RN_SPACING_TRAILING},
+        {.name = "euler_a", .kind = RN_SCHEDULER_EULER_A},
+        {.name = "ddim", .kind = RN_SCHEDULER_DDIM},
+        {.name = "ddim.v", .kind = RN_SCHEDULER_DDIM, .prediction = RN_PREDICTS_V},
+        {.name = "dpmpp_2m", .kind = RN_SCHEDULER_DPMPP_2M},
+        {.name = "dpmpp_2m.v", .kind = RN_SCHEDULER_DPMPP_2M, .prediction = RN_PREDICTS_V},
+        {.name = "dpmpp_2m_karras", .kind = RN_SCHEDULER_DPMPP_2M_KARRAS},
+        {.name = "lcm", .kind = RN_SCHEDULER_LCM},
+        {.name = "flow", .kind = RN_SCHEDULER_FLOW, .shift = 3},
+        {.name = "flow.dynamic", .kind = RN_SCHEDULER_FLOW, .shift = 3, .dynamic = true}};
+    rn_checkpoint *file = open_truth();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_schedule(file, &cases[i]);
+    rn_checkpoint_close(file);
+}
+
+// ---- drawings -----------------------------------------------------------------------------------
+
+static void draw(const rn_diffusion *model, const rn_drawing *drawing, uint64_t budget,
+                 rn_painter **out, rn_image *images) {
+    rn_painter_options options = {.plan.budget_bytes = budget, .session.audit = true};
+    assert_ok(rn_painter_create(model, drawing, &options, out));
+    assert_ok(rn_painter_draw(*out, images));
+}
+
+static void check_drawing(const char *model_name, const rn_drawing *drawing, const char *truth,
+                          double tolerance) {
+    char path[96];
+    uint64_t count;
+    rn_diffusion *model;
+    rn_painter *painter;
+    rn_image images[2] = {0};
+    rn_shape shape;
+    rn_checkpoint *file = open_truth();
+    float *theirs = load_output(file, truth, &count);
+    snprintf(path, sizeof path, "tests/golden/image/%s", model_name);
+    assert_ok(rn_diffusion_open(path, NULL, &model));
+    draw(model, drawing, 0, &painter, images);
+    const float *mine = rn_painter_latents(painter, &shape);
+    assert_int_equal(rn_shape_elements(shape, 1), count);
+    hold_against(truth, mine, theirs, count, tolerance);
+    assert_true(rn_painter_get_facts(painter).as_planned);
+    for (int i = 0; i < 2; i++)
+        rn_image_free(&images[i]);
+    rn_painter_destroy(painter);
+    rn_diffusion_close(model);
+    rn_checkpoint_close(file);
+    free(theirs);
+}
+
+static const rn_drawing common = {.prompt = PROMPT,
+                                  .negative = NEGATIVE,
+                                  .width = 48,
+                                  .height = 32,
+                                  .steps = STEPS,
+                                  .guidance = 5,
+                                  .seed = SEED,
+                                  .torch_noise = true};
+
+static void stable_diffusion_draws_as_diffusers_does(void **state) {
+    (void)state;
+    static const struct {
+        const char *truth;
+        rn_scheduler scheduler;
+    } cases[] = {{"sd.euler", RN_SCHEDULER_EULER},
+                 {"sd.euler_a", RN_SCHEDULER_EULER_A},
+                 {"sd.ddim", RN_SCHEDULER_DDIM},
+                 {"sd.dpmpp_2m", RN_SCHEDULER_DPMPP_2M},
+                 {"sd.lcm", RN_SCHEDULER_LCM}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_drawing drawing = common;
+        drawing.batch = 2;
+        drawing.scheduler = cases[i].scheduler;
+        check_drawing("sd", &drawing, cases[i].truth, 1e-4);
+    }
+}
+
+static void stable_diffusion_xl_draws_as_diffusers_does(void **state) {
+    (void)state;
+    rn_drawing drawing = common;
+    check_drawing("xl", &drawing, "xl", 1e-4);
+    drawing.negative = NULL;
+    check_drawing("xl", &drawing, "xl.zeros", 1e-4);
+}
+
+static void flux_draws_as_diffusers_does(void **state) {
+    (void)state;
+    rn_drawing drawing = common;
+    drawing.guidance = 3.5;
+    check_drawing("flux", &drawing, "flux", 1e-4);
+}
+
+static void pictures_begin_with_others(void **state) {
+    (void)state;
+    uint64_t count;
+    rn_image image;
+    rn_checkpoint *file = open_truth();
+    float *pixels = load_output(file, "init", &count);
+    assert_ok(rn_image_create(48, 32, 3, &image));
+    for (uint64_t i = 0; i < count; i++)
+        image.pixels[i] = (uint8_t)lroundf(pixels[i] * 255);
+    rn_drawing drawing = common;
+    drawing.init = &image;
+    drawing.strength = 0.6;
+    drawing.steps = 5;
+    drawing.guidance = 1;
+    check_drawing("sd", &drawing, "sd.init", 1e-4);
+    rn_image_free(&image);
+    free(pixels);
+    rn_checkpoint_close(file);
+}
+
+static void a_budget_changes_no_pixel(void **state) {
+    (void)state;
+    static const char *const models[] = {"sd", "xl", "flux"};
+    for (int m = 0; m < 3; m++) {
+        char path[96];
+        rn_diffusion *model;
+        rn_painter *painter;
+        rn_image roomy = {0}, tight = {0};
+        rn_drawing drawing = common;
+        drawing.torch_noise = false;
+        snprintf(path, sizeof path, "tests/golden/image/%s", models[m]);
+        assert_ok(rn_diffusion_open(path, NULL, &model));
+        draw(model, &drawing, 0, &painter, &roomy);
+        uint64_t most = rn_program_get_summary(rn_painter_program(painter))->planned_bytes;
+        rn_painter_destroy(painter);
+        // From the smallest budget that works to all that it can use.
+        rn_painter_options options = {.plan.budget_bytes = 1};
+        assert_int_equal(rn_painter_create(model, &drawing, &options, &painter), RN_OVER_BUDGET);
+        uint64_t least = rn_last_refusal()->smallest_budget_bytes;
+        for (uint64_t i = 0; i < 6; i++) {
+            uint64_t budget = least + most * i / 5;
+            draw(model, &drawing, budget, &painter, &tight);
+            const rn_program_summary *s = rn_program_get_summary(rn_painter_program(painter));
+            assert_true(s->planned_bytes <= budget);
+            assert_true(i > 0 || s->planned_bytes < most);
+            assert_memory_equal(roomy.pixels, tight.pixels, 48 * 32 * 3);
+            assert_true(rn_painter_get_facts(painter).as_planned);
+            rn_painter_destroy(painter);
+            rn_image_free(&tight);
+        }
+        options.plan.budget_bytes = least - 1;
+        assert_int_equal(rn_painter_create(model, &drawing, &options, &painter), RN_OVER_BUDGET);
+        rn_image_free(&roomy);
+        rn_diffusion_close(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedulers_give_the_samples_of_diffusers),
+        cmocka_unit_test(stable_diffusion_draws_as_diffusers_does),
+        cmocka_unit_test(stable_diffusion_xl_draws_as_diffusers_does),
+        cmocka_unit_test(flux_draws_as_diffusers_does),
+        cmocka_unit_test(pictures_begin_with_others),
+        cmocka_unit_test(a_budget_changes_no_pixel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
