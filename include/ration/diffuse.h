@@ -75,6 +75,8 @@ typedef struct rn_diffusion_info {
     uint64_t parameters, weight_bytes;
     uint32_t size;     // of the pictures it was trained with
     uint32_t multiple; // of which heights and widths must be
+    uint32_t factor;   // pixels a latent, high and wide
+    uint32_t channels; // of latents
     rn_scheduler scheduler;
     uint32_t steps; // usual ones
     double guidance;
@@ -105,7 +107,7 @@ typedef struct rn_drawing {
     const rn_image *init;   // image-to-image; resized to the size. Borrowed until the drawing ends
     double strength;        // of the noise over it; 0: 0.8
     const rn_image *mask;   // inpainting: white is drawn anew; of init's size
-    const float *latents;   // RN_DECODE: (batch, height / 8, width / 8, channels)
+    const float *latents;   // RN_DECODE: (batch, height / factor, width / factor, channels)
     const char *cache;      // a folder for encoded prompts; NULL: none
     uint32_t tile, overlap; // decode in blended tiles of so many pixels, as diffusers; 0: whole
     // Called behind each step, from the drawing thread. Latents (batch, h, w, channels) are

@@ -33,6 +33,14 @@ RN_API void rn_image_free(rn_image *image); // {0} is allowed
 // A PNG file, not compressed.
 RN_API RN_MUST_USE rn_status rn_image_write(const char *path, const rn_image *image);
 
+// The same with texts (UTF-8) that programs show beside it, as "Software" or "parameters": keys of
+// 1 to 79 printable ASCII characters.
+typedef struct rn_image_text {
+    const char *key, *value;
+} rn_image_text;
+RN_API RN_MUST_USE rn_status rn_image_write_with(const char *path, const rn_image *image,
+                                                 const rn_image_text *texts, size_t text_count);
+
 // How pixels become values: resized, cut out of the middle, (pixel * scale - mean) / std.
 typedef struct rn_image_form {
     uint32_t height, width; // of the result

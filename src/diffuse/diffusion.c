@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/param.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FROM RN_HOST_OTHER
 
@@ -150,6 +151,9 @@ static rn_status open_denoiser(rn_diffusion *m, const rn_fields *index, const ch
 static rn_status open_vae(rn_diffusion *m, const char *path, rn_str class_name) {
     const rn_checkpoint *file = NULL;
     if (is_folder(path)) return open_component(m, &m->vae, "vae", path, class_name);
+    if (access(path, F_OK) != 0)
+        return rn_hint(rn_fail(RN_NOT_FOUND, "the model's vae is missing: there is no %s", path),
+                       "the folder is incomplete; --vae PATH names another one");
     // A file of an autoencoder alone: of 4 channels or 16, whichever its tensors fit.
     RN_TRY(open_file(m, path, &file));
     static const uint32_t channels[] = {4, 16};
@@ -463,6 +467,8 @@ static void fill_info(rn_diffusion *m) {
                                 .family = families[m->family],
                                 .size = flux ? 1024 : u->height * factor,
                                 .multiple = flux ? 2 * factor : factor << (u->levels - 1),
+                                .factor = factor,
+                                .channels = rn_diffusion_channels(m),
                                 .scheduler = m->schedule.scheduler,
                                 .steps = flux ? (m->denoiser.config.flux.guidance ? 28 : 4) : 30,
                                 .guidance = flux                          ? 3.5

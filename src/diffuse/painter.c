@@ -65,6 +65,14 @@ static void fill_defaults(rn_painter *p) {
     if (!d->init || p->model->info.inpaints) d->strength = 1;
 }
 
+static void size_vae(rn_image_component *c, uint32_t high, uint32_t wide) {
+    if (c->kind == RN_IMAGE_TINY_VAE) {
+        c->config.taesd.height = high, c->config.taesd.width = wide, c->config.taesd.rows = 1;
+    } else {
+        c->config.vae.height = high, c->config.vae.width = wide, c->config.vae.rows = 1;
+    }
+}
+
 static rn_status settle(rn_painter *p) {
     const rn_diffusion *m = p->model;
     rn_drawing *d = &p->drawing;
@@ -80,7 +88,7 @@ static rn_status settle(rn_painter *p) {
     p->guided = !flux && !embedded && d->guidance != 1;
     p->rows = d->batch * (p->guided ? 2 : 1);
     p->denoiser = m->denoiser;
-    p->vae = m->vae;
+    p->vae = p->encoder = m->vae;
     if (flux) {
         rn_flux_config *c = &p->denoiser.config.flux;
         c->height = p->high / 2, c->width = p->wide / 2, c->rows = p->rows;
@@ -110,15 +118,9 @@ static rn_status settle(rn_painter *p) {
             p->text[i].config.t5.rows = p->context_tokens;
     }
     uint32_t tile = d->tile ? d->tile / factor : 0;
-    uint32_t high = tile && tile < p->high ? tile : p->high;
-    uint32_t wide = tile && tile < p->wide ? tile : p->wide;
-    if (p->vae.kind == RN_IMAGE_TINY_VAE) {
-        rn_taesd_config *c = &p->vae.config.taesd;
-        c->height = high, c->width = wide, c->rows = 1;
-    } else {
-        rn_vae_config *c = &p->vae.config.vae;
-        c->height = high, c->width = wide, c->rows = 1;
-    }
+    size_vae(&p->encoder, p->high, p->wide);
+    size_vae(&p->vae, tile && tile < p->high ? tile : p->high,
+             tile && tile < p->wide ? tile : p->wide);
     if (d->task != RN_DRAW) return RN_OK;
     uint32_t tokens = flux ? p->high * p->wide / 4 : 0;
     return rn_schedule_make(&m->schedule, d->scheduler, d->steps, d->strength, tokens,
@@ -200,7 +202,7 @@ static rn_status list_phases(rn_painter *p) {
         RN_TRY(add_phase(p, names[i], &p->text[i], &m->text[i], RN_IMAGE_FORWARD, 1,
                          &p->text_phase[i]));
     if (d->init)
-        RN_TRY(add_phase(p, "encode", &p->vae, &m->vae, RN_IMAGE_ENCODER,
+        RN_TRY(add_phase(p, "encode", &p->encoder, &m->vae, RN_IMAGE_ENCODER,
                          d->task == RN_ENCODE || !d->mask ? 1 : 2, &p->encode_phase));
     if (draws)
         RN_TRY(add_phase(p, "denoise", &p->denoiser, &m->denoiser, RN_IMAGE_FORWARD,

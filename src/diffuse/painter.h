@@ -23,13 +23,14 @@ struct rn_painter {
     rn_painter_options options;
     rn_schedule schedule;
     // Components with the drawing's sizes; their files are the model's.
-    rn_image_component text[RN_TEXT_ENCODERS], denoiser, vae;
-    bool guided;             // twice as many rows: without the text and with it
-    uint32_t rows;           // of the denoiser
-    uint32_t high, wide;     // of the latents
-    uint32_t channels;       // of the latents
-    uint64_t latent_count;   // of a picture: high * wide * channels
-    uint32_t context_tokens; // of a row
+    rn_image_component text[RN_TEXT_ENCODERS], denoiser;
+    rn_image_component vae, encoder; // decoding in tiles, encoding whole
+    bool guided;                     // twice as many rows: without the text and with it
+    uint32_t rows;                   // of the denoiser
+    uint32_t high, wide;             // of the latents
+    uint32_t channels;               // of the latents
+    uint64_t latent_count;           // of a picture: high * wide * channels
+    uint32_t context_tokens;         // of a row
     uint32_t context_channels, pooled_channels;
 
     rn_recipe recipes[RN_PAINTER_PHASES];

@@ -73,9 +73,14 @@ rn_status rn_image_read(const char *path, rn_image *out) {
 }
 
 rn_status rn_image_write(const char *path, const rn_image *image) {
+    return rn_image_write_with(path, image, NULL, 0);
+}
+
+rn_status rn_image_write_with(const char *path, const rn_image *image, const rn_image_text *texts,
+                              size_t text_count) {
     FILE *file = fopen(path, "wb");
     if (!file) return rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
-    rn_status s = rn_png_encode(image, rn_sink_file(file));
+    rn_status s = rn_png_encode(image, texts, text_count, rn_sink_file(file));
     if (fclose(file) != 0 && s == RN_OK)
         s = rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
     return s;

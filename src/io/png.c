@@ -331,7 +331,24 @@ static void put_lines(encoder *e, const rn_image *image) {
     put_u32(e, e->crc);
 }
 
-rn_status rn_png_encode(const rn_image *image, rn_sink sink) {
+// An iTXt chunk: key, not compressed, no language, UTF-8.
+static rn_status put_text(encoder *e, const rn_image_text *text) {
+    size_t key = strlen(text->key), value = strlen(text->value);
+    bool sound = key > 0 && key < 80;
+    for (size_t i = 0; i < key; i++)
+        sound = sound && text->key[i] >= ' ' && text->key[i] < 127;
+    if (!sound || value > 1 << 24)
+        return rn_fail(RN_INVALID, "PNG: no text can have the key '%.80s'", text->key);
+    begin_chunk(e, "iTXt", (uint32_t)(key + value + 5));
+    put(e, text->key, key + 1);
+    put(e, "\0\0\0\0", 4);
+    put(e, text->value, value);
+    put_u32(e, e->crc);
+    return RN_OK;
+}
+
+rn_status rn_png_encode(const rn_image *image, const rn_image_text *texts, size_t text_count,
+                        rn_sink sink) {
     static const uint8_t kinds[] = {0, GREY, GREY_ALPHA, RGB, RGB_ALPHA};
     encoder e = {.sink = sink};
     if (image->channels == 0 || image->channels > 4 || image->width == 0 || image->height == 0 ||
@@ -343,6 +360,8 @@ rn_status rn_png_encode(const rn_image *image, rn_sink sink) {
     put_u32(&e, image->height);
     put(&e, (uint8_t[]){8, kinds[image->channels], 0, 0, 0}, 5);
     put_u32(&e, e.crc);
+    for (size_t i = 0; i < text_count; i++)
+        RN_TRY(put_text(&e, &texts[i]));
     put_lines(&e, image);
     begin_chunk(&e, "IEND", 0);
     put_u32(&e, e.crc);

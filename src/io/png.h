@@ -8,7 +8,8 @@
 // a chunk that must be understood and is not.
 RN_MUST_USE rn_status rn_png_decode(uint8_t *data, size_t bytes, rn_image *out);
 
-// The bytes of a file with these pixels, through `sink`, not compressed.
-RN_MUST_USE rn_status rn_png_encode(const rn_image *image, rn_sink sink);
+// The bytes of a file with these pixels and texts, through `sink`, not compressed.
+RN_MUST_USE rn_status rn_png_encode(const rn_image *image, const rn_image_text *texts,
+                                    size_t text_count, rn_sink sink);
 
 #endif

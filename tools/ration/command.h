@@ -61,7 +61,7 @@ typedef struct command {
 extern const command bench_command, bench_worker_command; // the second is bench's own
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
     plan_command, calibrate_command, config_command, profile_command, serve_command,
-    compile_command, train_command;
+    compile_command, train_command, image_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.
@@ -129,6 +129,9 @@ safe_text format_shape(const rn_tensor_info *tensor);
 
 // The phases of a training whose settings are in in->config_word (train.c).
 rn_status plan_training(const invocation *in);
+
+// --for image: the phases of a drawing (image.c).
+rn_status plan_image(const invocation *in);
 
 // ration profile: see profile.c. A page in a browser; another program, recorded.
 rn_status profile_view(const invocation *in);

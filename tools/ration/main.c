@@ -16,7 +16,7 @@ rn_flag interrupt_flag;
 static const command *const commands[] = {
     &run_command,     &embed_command,   &serve_command,        &plan_command,      &inspect_command,
     &convert_command, &compile_command, &place_command,        &calibrate_command, &config_command,
-    &profile_command, &bench_command,   &bench_worker_command, &train_command};
+    &profile_command, &bench_command,   &bench_worker_command, &train_command,     &image_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {

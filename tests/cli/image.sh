@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# image.sh — ration image: the same picture at every budget, adapters, pictures to begin with, and mistakes by name.
+root=$PWD
+. "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+
+models=$root/tests/golden/image
+draw=("$ration" image "$models/sd" -p 'a red circle' --steps 3 --seed 3)
+
+# A picture, with its parameters in it.
+expect 0 "${draw[@]}" -o a.png --audit
+says err 'Stable Diffusion 1' '3 steps of euler' 'planned of a budget' 'in use at the peak' 'a.png'
+says a.png 'parameters' 'a red circle' 'Seed: 3' 'Sampler: euler'
+expect 0 "${draw[@]}" -o again.png -q
+[ ! -s err ] || fail '-q is not quiet'
+cmp -s a.png again.png || fail 'the same seed draws another picture'
+expect 0 "$ration" image "$models/sd" -p 'a red circle' --steps 3 --seed 4 -o other.png -q
+! cmp -s a.png other.png || fail 'another seed draws the same picture'
+
+# Six budgets from the smallest that works, streamed or resident: the same bytes.
+expect 4 "${draw[@]}" -q --budget +1000
+says err 'smallest budget'
+smallest=$(sed -n 's/.*works for all 3 phases is .*(\([0-9]*\) bytes).*/\1/p' err)
+[ -n "$smallest" ] || fail 'no smallest budget is named'
+for i in 0 1 2 3 4 5; do
+    expect 0 "${draw[@]}" -o "b$i.png" --json --budget "+$((smallest + i * 40000))"
+    cmp -s a.png "b$i.png" || fail "budget $i draws another picture"
+done
+expect 0 "${draw[@]}" -o c.png --json --audit
+says out '"family": "Stable Diffusion 1"' '"as_planned": true' '"name": "denoise"' '"ledger"' '"c.png"'
+
+# Several pictures have seeds one behind the other.
+expect 0 "${draw[@]}" -o many.png -q --batch 2
+cmp -s many-1.png a.png || fail 'the first of a batch is another picture'
+expect 0 "$ration" image "$models/sd" -p 'a red circle' --steps 3 --seed 4 -o one.png -q
+tail -c 3000 one.png > one.pixels
+tail -c 3000 many-2.png > two.pixels
+cmp -s one.pixels two.pixels || fail 'the second of a batch is not that of the next seed'
+
+# The autoencoder alone; pictures to begin with; masks.
+expect 0 "$ration" image encode "$models/sd" a.png -o z.npy
+expect 0 "$ration" image decode "$models/sd" z.npy -o d.png -q
+expect 0 "${draw[@]}" --init a.png --strength 0.7 -o e.png -q
+expect 0 "${draw[@]}" --init a.png --mask other.png -o f.png -q
+expect 0 "${draw[@]}" --init a.png --vae-tile 16,8 -o g.png -q
+expect 0 "$ration" plan "$models/xl" --for image --size 64x32 --batch 2
+says out 'denoise' 'decode' 'text 2'
+expect 0 "$ration" plan "$models/sd" --for image --html plan.html --json
+says plan.html 'denoise'
+for model in xl flux; do
+    expect 0 "$ration" image "$models/$model" -p 'a blue square' --steps 2 --size 32 -o "$model.png" -q
+done
+
+# Sizes are rounded with a word, or refused.
+expect 0 "${draw[@]}" --size 33x31 -o h.png
+says err 'multiples of 4' '32x32'
+expect 2 "${draw[@]}" --size 33x31 --exact -o h.png
+says err 'multiples of 4'
+
+# Mistakes.
+expect 2 "${draw[@]}" --init xl.png --mask a.png --size 32 -o h.jpg
+says err 'must end in .png'
+expect 0 "$ration" image "$models/sd" -p x --steps 1 --size 48x32 -o wide.png -q
+expect 2 "${draw[@]}" --init a.png --mask wide.png -o h.png -q
+says err 'the mask is 48x32'
+expect 2 "${draw[@]}" --mask a.png -o h.png -q
+says err 'a mask needs a picture'
+expect 3 "${draw[@]}" --init "$models/sd/model_index.json" -o h.png -q
+says err 'PNG'
+expect 2 "${draw[@]}" --scheduler flow -o h.png -q
+says err 'flow'
+expect 2 "$ration" image "$models/flux" -p x --scheduler euler -o h.png -q
+says err 'trained for flow'
+expect 2 "${draw[@]}" --lora "$models/xl/vae/diffusion_pytorch_model.safetensors" -o h.png -q
+says err 'none of its' 'decoder.'
+expect 3 "$ration" image "$models" -p x -o h.png -q
+says err 'model_index.json'
+cp -r "$models/sd" broken
+rm -r broken/vae
+expect 3 "$ration" image broken -p x -o h.png -q
+says err 'vae is missing'
+cp -r "$models/sd/vae" broken/vae
+rm -r broken/text_encoder
+cp -r "$models/xl/text_encoder_2" broken/text_encoder
+expect 2 "$ration" image broken -p x -o h.png -q
+says err 'different models'
+expect 3 "$ration" image "$models/sd/unet/diffusion_pytorch_model.safetensors" -p x -o h.png -q
+says err 'no diffusion model that is known'
+expect 2 "$ration" image "$models/sd" -p x 'more words' -o h.png -q
+says err 'too many'
