@@ -238,8 +238,8 @@ static const rn_option table[] = {
      "a chat template instead of the model's own"},
     {"tokenizer", "run.tokenizer", 0, RN_OPTION_TEXT, false, "run plan serve embed compile image",
      NULL, "PATH", NULL, "a tokenizer instead of the model's own"},
-    {"lora", "run.lora", 0, RN_OPTION_LIST, false, "run plan serve embed compile convert image", NULL,
-     "[NAME=]PATH[:SCALE]", NULL,
+    {"lora", "run.lora", 0, RN_OPTION_LIST, false, "run plan serve embed compile convert image",
+     NULL, "[NAME=]PATH[:SCALE]", NULL,
      "apply a LoRA adapter; may be repeated. serve: with a name, to requests for that model. "
      "convert: write the model with it in its matrices"},
     {"greedy", "run.greedy", 'g', RN_OPTION_BOOL, false, "run", "false", NULL, NULL,
