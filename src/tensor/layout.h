@@ -64,6 +64,9 @@ extern const rn_layout_info rn_column_panels_layout;
 // * KW.
 extern const rn_layout_info rn_conv_panels_layout;
 #define RN_LAYOUT_CONV_PANELS (&rn_conv_panels_layout)
+// f16 or bf16 (O, C, KH, KW) as (O, KH, KW, C), tensor/conv_channels.h.
+extern const rn_layout_info rn_conv_channels_layout;
+#define RN_LAYOUT_CONV_CHANNELS (&rn_conv_channels_layout)
 // (N, K) as the matrix units of GPUs take it, tensor/tiles.h.
 extern const rn_layout_info rn_tiles_layout;
 #define RN_LAYOUT_TILES (&rn_tiles_layout)
