@@ -113,8 +113,10 @@ static rn_status find_held(holder *h) {
 // The value as another dtype, for this reader and those near it.
 static rn_value convert(holder *h, rn_value value, rn_dtype dtype, uint32_t number) {
     const rn_node *n = node_of(h, number), *last = node_of(h, h->reader[value]);
-    bool near = h->other[value] != RN_NO_VALUE && last->block == n->block &&
-                last->phase == n->phase && rn_graph_dtype(h->rewrite.to, h->other[value]) == dtype;
+    bool given = rn_graph_value(h->from, value)->role == RN_ROLE_INPUT; // small, and read all over
+    bool near = h->other[value] != RN_NO_VALUE &&
+                (given || (last->block == n->block && last->phase == n->phase)) &&
+                rn_graph_dtype(h->rewrite.to, h->other[value]) == dtype;
     if (near) return h->other[value];
     rn_rewrite_place(&h->rewrite, n);
     h->other[value] = rn_op_cast(h->rewrite.to, h->rewrite.now[value], dtype);
@@ -122,14 +124,32 @@ static rn_value convert(holder *h, rn_value value, rn_dtype dtype, uint32_t numb
     return h->other[value];
 }
 
+// Whether all that the node reads is of 16 bits now, of one type: what is moved together.
+static bool reads_halves(const holder *h, const rn_node *n, const rn_value *inputs) {
+    for (uint32_t i = 0; i < n->input_count; i++)
+        if (rn_graph_dtype(h->rewrite.to, inputs[i]) != h->dtype) return false;
+    return true;
+}
+
 // Whether the node reads this input in 16 bits.
-static bool takes(const holder *h, const rn_node *n, uint32_t input, const rn_product *product) {
+static bool takes(const holder *h, const rn_node *n, uint32_t input, const rn_product *product,
+                  bool all_half) {
     if (rn_op_is(n->op, RN_TRAIT_VIEW)) return true;
     if (!h->halves) return false;
     if (rn_op_is(n->op, RN_TRAIT_MOVE))
-        return n->input_count == 1 && !h->refused[n->outputs[0]] &&
+        return all_half && !h->refused[n->outputs[0]] &&
                rn_graph_value(h->from, n->outputs[0])->role == RN_ROLE_INTERMEDIATE;
     return rn_op_takes_half(n->op, input) || input == product->weight;
+}
+
+// A product that makes 16 bits reads what the graph is given as 16 bits, too.
+static void round_given(holder *h, uint32_t number, uint32_t x, rn_value *inputs) {
+    const rn_node *n = node_of(h, number);
+    if (!h->halves || x == RN_NO_INPUT || !h->held[n->outputs[0]] || !is_half(h, n->outputs[0]))
+        return;
+    const rn_value_info *v = rn_graph_value(h->from, n->inputs[x]);
+    if (v->role == RN_ROLE_INPUT && v->dtype == RN_DTYPE_F32 && rn_op_takes_half(n->op, x))
+        inputs[x] = convert(h, n->inputs[x], h->dtype, number);
 }
 
 // What the node reads: 16 bits as f32 where it wants that, and the f32 weight of a product that
@@ -144,11 +164,14 @@ static rn_status choose_inputs(holder *h, uint32_t number, rn_value *inputs) {
         rn_graph_bind(h->from, number, 1, tensors, &call);
         if (!rn_call_product(&call, 0, &product)) product.x = product.weight = RN_NO_INPUT;
     }
+    bool all_half = reads_halves(h, n, inputs);
     for (uint32_t i = 0; i < n->input_count; i++) {
         bool was_f32 = rn_graph_dtype(h->from, n->inputs[i]) == RN_DTYPE_F32;
-        if (was_f32 && rn_dtype_is_half(rn_graph_dtype(to, inputs[i])) && !takes(h, n, i, &product))
+        if (was_f32 && rn_dtype_is_half(rn_graph_dtype(to, inputs[i])) &&
+            !takes(h, n, i, &product, all_half))
             inputs[i] = convert(h, n->inputs[i], RN_DTYPE_F32, number);
     }
+    round_given(h, number, n->op == RN_OP_CONV2D ? 0 : product.x, inputs);
     if (!h->halves || product.x == RN_NO_INPUT || product.weight == RN_NO_INPUT) return RN_OK;
     bool half = rn_dtype_is_half(rn_graph_dtype(to, inputs[product.x]));
     if (half && rn_graph_dtype(to, inputs[product.weight]) == RN_DTYPE_F32)

@@ -79,6 +79,7 @@ const rn_op_info rn_conv2d_grad_weight_op = {
     .min_inputs = 2,
     .max_inputs = 2,
     .output_count = 1,
+    .half_inputs = 3,
     .attrs_bytes = sizeof(rn_conv2d_grad_weight_attrs),
     .shape = shape,
     .cost = cost,

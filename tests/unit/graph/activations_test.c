@@ -328,6 +328,30 @@ static void holding_survives_refused_memory(void **state) {
     rn_graph_destroy(to_hold);
 }
 
+// What is given is rounded once for all its products; what is moved together stays in 16 bits.
+static void images_are_halves_throughout(void **state) {
+    (void)state;
+    rn_graph *g = make_graph(), *out = NULL;
+    rn_value x = rn_graph_input(g, "x", RN_DTYPE_F32, RN_SHAPE(1, 4, 4, DIM));
+    rn_value w = rn_graph_weight(g, "w", RN_DTYPE_BF16, RN_SHAPE(DIM, DIM, 3, 3));
+    rn_value last = rn_graph_weight(g, "last", RN_DTYPE_BF16, RN_SHAPE(DIM, 2 * DIM, 1, 1));
+    rn_conv2d_attrs attrs = {1, 1, 1, 1, 1, 1};
+    rn_graph_block(g, "one");
+    rn_value a = rn_op_conv2d(g, x, w, RN_NO_VALUE, attrs);
+    rn_graph_block(g, "two");
+    rn_value b = rn_op_conv2d(g, x, w, RN_NO_VALUE, attrs);
+    rn_value both = rn_op_concat(g, (rn_value[]){a, b}, 2, 3);
+    rn_value y = rn_op_conv2d(g, both, last, RN_NO_VALUE, (rn_conv2d_attrs){1, 1, 0, 0, 0, 0});
+    rn_graph_output(g, y, "y");
+    assert_ok(rn_graph_finish(g));
+    assert_ok(rn_graph_hold_activations(g, RN_DTYPE_BF16, true, &out));
+    assert_ok(rn_graph_validate(out));
+    assert_int_equal(count_casts(out, RN_DTYPE_BF16), 1); // x
+    assert_int_equal(count_casts(out, RN_DTYPE_F32), 0);
+    rn_graph_destroy(g);
+    rn_graph_destroy(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_is_the_same_graph),
@@ -336,6 +360,7 @@ int main(void) {
         cmocka_unit_test(the_backward_pass_reads_16_bits),
         cmocka_unit_test(gradients_of_halves_stay_near),
         cmocka_unit_test(halves_leave_no_f32_between_ops),
+        cmocka_unit_test(images_are_halves_throughout),
         cmocka_unit_test(a_training_step_needs_less),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(holding_survives_refused_memory),
