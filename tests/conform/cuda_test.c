@@ -86,10 +86,13 @@ static bool is_attention(rn_op op) {
 static double limit_of(const conform_trial *t) {
     rn_op op = t->node->op;
     double limit = conform_facts[op].tolerance > 0 ? 1e-6 : 0;
+    if (op == RN_OP_CONV_TRANSPOSE || op == RN_OP_CONV_GRAD_WEIGHT) return 1e-6; // in f32 here
     if (is_attention(op)) return 2e-3;
     if (op == RN_OP_VARLEN_ATTENTION || op == RN_OP_ATTENTION_GRAD) return 1e-5; // f32 throughout
     // f32 throughout, too; of one channel all but the last bits cancel.
-    if (op == RN_OP_RMSNORM_GRAD || op == RN_OP_LAYERNORM_GRAD) return 1e-5;
+    if (op == RN_OP_RMSNORM_GRAD || op == RN_OP_LAYERNORM_GRAD || op == RN_OP_GROUP_NORM_GRAD ||
+        op == RN_OP_BATCHNORM_GRAD)
+        return 1e-5;
     for (uint32_t i = 0; is_product(op) && i < t->node->input_count; i++)
         if (t->tensors[i].layout == RN_LAYOUT_TILES)
             limit = fmax(limit, t->tensors[i].dtype == RN_DTYPE_BF16 ? 1e-2 : 2e-3);
@@ -168,7 +171,11 @@ static bool check_node(test_run *run, uint32_t number, conform_target *target, c
     conform_snapshot(run, number, before);
     test_run_node(run, number);
     test_run_bind(run, number, must, &call);
-    if (kernels[call.op].run && !conform_is_view(run, number)) {
+    // Convolutions of whole numbers and the gradient of a head above 256 dims are refused by name.
+    bool wide = call.op == RN_OP_ATTENTION_GRAD && call.inputs[0].shape.dims[3] > 256;
+    bool whole = (call.op == RN_OP_CONV || call.op == RN_OP_CONV_TRANSPOSE) &&
+                 call.inputs[0].dtype == RN_DTYPE_I32;
+    if (kernels[call.op].run && !whole && !wide && !conform_is_view(run, number)) {
         conform_trial first = conform_trial_make(run, number, before, target);
         good = conform_try(&first, nothing, conform_same, why) && outputs_near(&first, must, why) &&
                try_in_place(&first, why);

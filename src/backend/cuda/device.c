@@ -182,7 +182,7 @@ static void fill_caps(rn_gpu *gpu, const found_gpu *found) {
         .memory_bytes = gpu->cuda.total_bytes,
         .kernels = rn_cuda_kernels,
         .backend = &rn_cuda_backend,
-        .weight_layout = rn_cuda_weight_layout,
+        .weight_layout = found->traits.has_wgmma ? rn_cuda_weight_layout : rn_cuda_tile_layout,
         .own_memory = true,
         .group_bytes = GROUP_BYTES,
         .row_table_bytes = ROW_TABLE_BYTES,

@@ -1,9 +1,11 @@
 // flash.c — attention over whole tensors and its gradients: which kernels, how many blocks.
 //
 // q, k, v (and dy) of one 16-bit type go to the matrix units where the device has wgmma: heads of
-// up to 128 dims, in whole eights. All else is for the plain kernels, which sum in f32 and read
+// up to 160 dims (128 for gradients), in whole eights; one head of more than 256 dims to products
+// of matrices (attention_wide.h). All else is for the plain kernels, which sum in f32 and read
 // tensors of any mix of types; they alone know masks that are added to scores. Both forms of the
 // gradients are prepared by one kernel, whose results are the workspace.
+#include "backend/cuda/attention_wide.h"
 #include "backend/cuda/elements.h"
 #include "backend/cuda/rows.h"
 
@@ -12,7 +14,8 @@
 #include "base/checked.h"
 #include "graph/op/attention.h"
 
-enum { PLAIN_DIMS = 256, MATRIX_DIMS = 128, MOST_TOKENS = 1 << 20, PREPARE_ROWS = 8 };
+enum { PLAIN_DIMS = RN_ATTENTION_DIMS, MATRIX_DIMS = 160, MATRIX_GRAD_DIMS = 128 };
+enum { MOST_TOKENS = 1 << 20, PREPARE_ROWS = 8 };
 
 static const uint32_t shared_bytes[] = {
 #define RN_CUDA_KERNEL(NAME, name, bytes) [RN_CUDA_##NAME] = bytes,
@@ -68,16 +71,18 @@ static bool is_matrix(const rn_call *call, const rn_flash_args *a) {
     const void *all[] = {a->q, a->k, a->v, a->dy, a->out, a->dk, a->dv};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!rn_cuda_is_aligned(all[i], 16)) return false;
-    return a->head_dim % 8 == 0 && a->head_dim <= MATRIX_DIMS;
+    return a->head_dim % 8 == 0 && a->head_dim <= (a->dy ? MATRIX_GRAD_DIMS : MATRIX_DIMS);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// `first`: of three kernels for D up to 64, 96, 128 in bf16, and then three in f16.
+// `first`: of the kernels for D up to 64, 96, 128 (forward: and 160) in bf16, and then in f16.
 static rn_status multiply(const rn_call *call, rn_cuda_kernel first, uint32_t heads, uint32_t rows,
                           const rn_flash_args *a) {
-    rn_cuda_kernel kernel = (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) +
-                                             (a->q_type == RN_PLAIN_F16 ? 3 : 0));
+    uint32_t widths = a->dy ? 3 : 4;
+    rn_cuda_kernel kernel =
+        (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) + (a->head_dim > 128) +
+                         (a->q_type == RN_PLAIN_F16 ? widths : 0));
     rn_cuda_grid grid = {a->batch * heads,
                          (uint32_t)rn_div_up(rows, RN_FLASH_ROWS),
                          1,
@@ -105,6 +110,7 @@ static rn_status work_plainly(const rn_call *call, rn_cuda_kernel first, uint32_
 rn_status rn_cuda_attention(const rn_call *call) {
     const rn_tensor *out = call->outputs; // y, logsumexp
     rn_flash_args a;
+    if (rn_attention_is_wide(call)) return rn_attention_wide(call);
     RN_TRY(start(call, &a));
     RN_TRY(rn_cuda_value_type(call, &out[0], &a.out_type));
     a.out = out[0].data;
@@ -113,6 +119,10 @@ rn_status rn_cuda_attention(const rn_call *call) {
     if (is_matrix(call, &a)) return multiply(call, RN_CUDA_FLASH_BF16_64, a.heads, a.queries, &a);
     return work_plainly(call, RN_CUDA_ATTENTION_64, a.heads, a.queries,
                         (uint32_t)RN_PLAIN_BYTES(a.head_dim), &a);
+}
+
+uint64_t rn_cuda_attention_workspace(const rn_call *call) {
+    return rn_attention_is_wide(call) ? rn_attention_wide_workspace(call) : 0;
 }
 
 // Of (B, H, padded): base and delta; then reach (B, padded / 64, 2).

@@ -10,7 +10,7 @@ typedef struct rn_cuda_image {
     const void *data; // what cuModuleLoadData takes; it knows its length
 } rn_cuda_image;
 
-enum { RN_CUDA_IMAGES_MOST = 32 };
+enum { RN_CUDA_IMAGES_MOST = 48 };
 
 typedef struct rn_cuda_images {
     const rn_cuda_image *items; // (count)

@@ -44,9 +44,16 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_LAYERNORM_GRAD] = {rn_cuda_layernorm_grad, rn_cuda_norm_grad_workspace},
     [RN_OP_RMSNORM] = {rn_cuda_rmsnorm, NULL},
     [RN_OP_RMSNORM_GRAD] = {rn_cuda_rmsnorm_grad, rn_cuda_norm_grad_workspace},
+    [RN_OP_BATCHNORM] = {rn_cuda_batchnorm, rn_cuda_batchnorm_workspace},
+    [RN_OP_BATCHNORM_GRAD] = {rn_cuda_batchnorm_grad, rn_cuda_batchnorm_grad_workspace},
+    [RN_OP_GROUP_NORM] = {rn_cuda_group_norm, rn_cuda_group_norm_workspace},
+    [RN_OP_GROUP_NORM_GRAD] = {rn_cuda_group_norm_grad, rn_cuda_group_norm_grad_workspace},
     // products
     [RN_OP_MATMUL] = {rn_cuda_matmul, rn_cuda_matmul_workspace},
     [RN_OP_MATMUL_ADD] = {rn_cuda_matmul_add, rn_cuda_matmul_add_workspace},
+    [RN_OP_CONV2D] = {rn_cuda_conv, rn_cuda_conv_workspace},
+    [RN_OP_CONV2D_GRAD_INPUT] = {rn_cuda_conv_grad_input, rn_cuda_conv_grad_input_workspace},
+    [RN_OP_CONV2D_GRAD_WEIGHT] = {rn_cuda_conv_grad_weight, rn_cuda_conv_grad_weight_workspace},
     [RN_OP_PROJECT] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_THREE] = {rn_cuda_project, rn_cuda_project_workspace},
     [RN_OP_PROJECT_GATED] = {rn_cuda_project, rn_cuda_project_workspace},
@@ -54,7 +61,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_EMBEDDING_GRAD] = {rn_cuda_embedding_grad, rn_cuda_embedding_grad_workspace},
     // attention
     [RN_OP_ROPE] = {rn_cuda_rope, NULL},
-    [RN_OP_ATTENTION] = {rn_cuda_attention, NULL},
+    [RN_OP_ATTENTION] = {rn_cuda_attention, rn_cuda_attention_workspace},
     [RN_OP_ATTENTION_GRAD] = {rn_cuda_attention_grad, rn_cuda_attention_grad_workspace},
     [RN_OP_VARLEN_ATTENTION] = {rn_cuda_varlen_attention, NULL},
     [RN_OP_KV_APPEND] = {rn_cuda_kv_append, NULL},
@@ -70,6 +77,14 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_MAX_GRAD] = {rn_cuda_max_grad, NULL},
     [RN_OP_SUM_SQUARES] = {rn_cuda_sum_squares, rn_cuda_reduce_workspace},
     [RN_OP_ARGMAX] = {rn_cuda_argmax, NULL},
+    [RN_OP_AVG_POOL] = {rn_cuda_pool, NULL},
+    [RN_OP_AVG_POOL_GRAD] = {rn_cuda_pool_grad, NULL},
+    [RN_OP_MAX_POOL] = {rn_cuda_pool, NULL},
+    [RN_OP_MAX_POOL_GRAD] = {rn_cuda_pool_grad, NULL},
+    // of any plain dtype: images
+    [RN_OP_CONV] = {rn_cuda_conv, rn_cuda_conv_workspace},
+    [RN_OP_CONV_TRANSPOSE] = {rn_cuda_conv_grad_input, rn_cuda_conv_grad_input_workspace},
+    [RN_OP_CONV_GRAD_WEIGHT] = {rn_cuda_conv_grad_weight, rn_cuda_conv_grad_weight_workspace},
     // losses of heads
     [RN_OP_LINEAR_CROSS_ENTROPY] = {rn_cuda_linear_cross_entropy,
                                     rn_cuda_linear_cross_entropy_workspace},
@@ -106,12 +121,13 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
 
 enum { MOST_ROWS = 1 << 20, MOST_COLS = 1 << 24 }; // of a weight in tiles
 
-// Whether `input` is the weight of a product that reads tiles: (N, K), with x as (M, K) in f32. The
+// Whether `input` is the weight of a product that reads tiles: (N, K), x and y in f32. The
 // products of 16-bit policies read weights as files have them, both ways round.
 static bool is_tiled(const rn_call *call, uint32_t input) {
     rn_product product;
     return rn_call_product_of(call, input, &product) && !product.transposed &&
-           call->inputs[product.x].dtype == RN_DTYPE_F32;
+           call->inputs[product.x].dtype == RN_DTYPE_F32 &&
+           (call->output_count == 0 || call->outputs[0].dtype == RN_DTYPE_F32);
 }
 
 // (N, K) that the kernels for tiles can count, blocks of a grid included; the plain ones take any.
@@ -120,11 +136,16 @@ static bool is_served(rn_shape shape) {
            shape.dims[1] <= MOST_COLS;
 }
 
-rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input) {
+rn_layout rn_cuda_tile_layout(const rn_call *call, uint32_t input) {
     const rn_tensor *weight = &call->inputs[input];
     uint64_t bytes;
     if (is_served(weight->shape) && is_tiled(call, input) &&
         rn_tiles_bytes(weight->dtype, weight->shape.dims[0], weight->shape.dims[1], &bytes))
         return RN_LAYOUT_TILES;
     return RN_LAYOUT_PLAIN;
+}
+
+rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input) {
+    if (rn_cuda_conv_wants_channels(call, input)) return RN_LAYOUT_CONV_CHANNELS;
+    return rn_cuda_tile_layout(call, input);
 }

@@ -5,6 +5,8 @@
 #include "base/checked.h"
 #include "graph/rope_frequencies.h"
 
+_Static_assert((int)RN_ROPE_PARTS == RN_ROPE_SECTIONS, "a section each");
+
 rn_status rn_cuda_rope(const rn_call *call) {
     const rn_rope_attrs *attrs = call->attrs;
     rn_shape x = call->inputs[0].shape;
@@ -13,17 +15,20 @@ rn_status rn_cuda_rope(const rn_call *call) {
     if (dims > RN_ROPE_MOST || head_dim > INT32_MAX || heads > INT32_MAX / (head_dim + 1))
         return rn_fail(RN_UNSUPPORTED, "CUDA: rope turns up to %d dims of a head, not %llu",
                        RN_ROPE_MOST, (unsigned long long)dims);
-    if (rn_rope_section_count(attrs)) return rn_fail(RN_UNSUPPORTED, "CUDA: rope has no sections");
     rn_rope_args args = {.x = call->inputs[0].data,
                          .y = call->outputs[0].data,
                          .position = call->inputs[1].data,
                          .divisors = call->input_count > 2 ? call->inputs[2].data : NULL,
-                         .tokens = rn_tensor_elements(&call->inputs[1]),
+                         .tokens =
+                             rn_tensor_elements(&call->inputs[0]) / rn_max_u64(heads * head_dim, 1),
+                         .sections = rn_rope_section_count(attrs),
                          .heads = (uint32_t)heads,
                          .head_dim = (uint32_t)head_dim,
                          .dims = (uint32_t)dims,
                          .neighbours = attrs->pairing == RN_ROPE_NEIGHBOURS,
                          .inverse = attrs->inverse};
+    for (uint32_t i = 0, pairs = 0; i < args.sections; i++)
+        args.section_end[i] = pairs += attrs->sections[i] / 2;
     RN_TRY(rn_cuda_value_type(call, &call->inputs[0], &args.x_type));
     RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.y_type));
     args.eights = dims % 16 == 0 && head_dim % 8 == 0 && rn_cuda_is_aligned(args.x, 16) &&

@@ -10,6 +10,8 @@
 
 extern const rn_kernel rn_cuda_kernels[RN_OP_COUNT]; // kernels.c
 rn_layout rn_cuda_weight_layout(const rn_call *call, uint32_t input);
+// The same where there is no sm_90a.
+rn_layout rn_cuda_tile_layout(const rn_call *call, uint32_t input);
 
 // ---- product.c ----------------------------------------------------------------------------------
 rn_status rn_cuda_matmul(const rn_call *call);
@@ -29,6 +31,7 @@ rn_status rn_cuda_varlen_attention(const rn_call *call); // a span that cannot b
 
 // ---- flash.c ------------------------------------------------------------------------------------
 rn_status rn_cuda_attention(const rn_call *call);
+uint64_t rn_cuda_attention_workspace(const rn_call *call);
 rn_status rn_cuda_attention_grad(const rn_call *call);
 uint64_t rn_cuda_attention_grad_workspace(const rn_call *call);
 
@@ -115,6 +118,28 @@ rn_status rn_cuda_matmul_half(const rn_call *call);
 uint64_t rn_cuda_matmul_half_workspace(const rn_call *call);
 // The same, added to `addend`, of y's type and shape; it may be y.
 rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend);
+
+// ---- conv.c, conv_grad.c ------------------------------------------------------------------------
+rn_status rn_cuda_conv(const rn_call *call); // CONV2D, CONV of f32, bf16 and f16
+uint64_t rn_cuda_conv_workspace(const rn_call *call);
+// Whether this input is a convolution's weight that is best kept with its channels last.
+bool rn_cuda_conv_wants_channels(const rn_call *call, uint32_t input);
+rn_status rn_cuda_conv_grad_input(const rn_call *call); // of CONV2D; CONV_TRANSPOSE
+uint64_t rn_cuda_conv_grad_input_workspace(const rn_call *call);
+rn_status rn_cuda_conv_grad_weight(const rn_call *call); // of CONV2D, CONV
+uint64_t rn_cuda_conv_grad_weight_workspace(const rn_call *call);
+
+// ---- group_norm.c, pool.c -----------------------------------------------------------------------
+rn_status rn_cuda_group_norm(const rn_call *call);
+uint64_t rn_cuda_group_norm_workspace(const rn_call *call);
+rn_status rn_cuda_group_norm_grad(const rn_call *call);
+uint64_t rn_cuda_group_norm_grad_workspace(const rn_call *call);
+rn_status rn_cuda_batchnorm(const rn_call *call);
+uint64_t rn_cuda_batchnorm_workspace(const rn_call *call);
+rn_status rn_cuda_batchnorm_grad(const rn_call *call);
+uint64_t rn_cuda_batchnorm_grad_workspace(const rn_call *call);
+rn_status rn_cuda_pool(const rn_call *call);      // MAX_POOL, AVG_POOL
+rn_status rn_cuda_pool_grad(const rn_call *call); // of both
 
 // ---- head_loss.c --------------------------------------------------------------------------------
 // A target that is no class gives NaN.

@@ -21,6 +21,16 @@ __device__ __forceinline__ uint64_t rn_threads() {
     return (uint64_t)gridDim.x * blockDim.x;
 }
 
+// The position that a pair of a token's heads is turned by.
+__device__ __forceinline__ int32_t rn_rope_position(const rn_rope_args &a, uint64_t token,
+                                                    uint32_t pair) {
+    if (a.sections == 0) return a.position[token];
+    uint32_t section = 0;
+    while (section + 1 < a.sections && pair >= a.section_end[section])
+        section++;
+    return a.position[token * a.sections + section];
+}
+
 __device__ __forceinline__ bool rn_is_aligned(const void *address, uint32_t bytes) {
     return ((uintptr_t)address & (bytes - 1)) == 0;
 }

@@ -1,16 +1,18 @@
 // flash_forward.cu — softmax(q kᵀ * scale) v over (B, T, H, D) in bf16 or f16 on matrix units, by
 // the online softmax: scores of a tile are made while the values of the tile before are added.
 //
-// A block has 128 queries of a head and goes through the tiles of 128 keys that any of them sees.
+// A block has 128 queries of a head and goes through the tiles of 128 keys (64 of heads above 128
+// dims) that any of them sees.
 #include "flash.cuh"
 
 namespace rn_flash {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-enum : int { KEYS = 128, STAGES = 2 };
+enum : int { STAGES = 2 };
 
 template <int D> struct forward_memory {
+    static constexpr int KEYS = D > 128 ? 64 : 128;
     static constexpr int TILE = tile_bytes<D>(KEYS);
     static constexpr int K = tile_bytes<D>(BLOCK_ROWS); // the results lie at 0
     static constexpr int V = K + STAGES * TILE;
@@ -38,21 +40,23 @@ static __device__ __forceinline__ void measure_documents(const rn_flash_args &a,
     }
 }
 
-static __device__ __forceinline__ void hide(float (&s)[KEYS / 2], const forward_rows &r, int key) {
+template <int N>
+static __device__ __forceinline__ void hide(float (&s)[N], const forward_rows &r, int key) {
     key += 2 * (threadIdx.x % 4);
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i++)
+    for (int i = 0; i < N; i++)
         if (!is_seen(r.seen[i / 2 % 2], key + i / 4 * 8 + i % 2)) s[i] = RN_NO_SCORE;
 }
 
 // Scores become powers, and what earlier tiles summed is to be multiplied by `shrink`.
-static __device__ __forceinline__ void soften(float (&s)[KEYS / 2], forward_rows &r, float scale,
+template <int N>
+static __device__ __forceinline__ void soften(float (&s)[N], forward_rows &r, float scale,
                                               float (&shrink)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float top = s[2 * half];
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++)
+        for (int i = 0; i < N; i++)
             if (i / 2 % 2 == half) top = fmaxf(top, s[i]);
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
@@ -61,7 +65,7 @@ static __device__ __forceinline__ void soften(float (&s)[KEYS / 2], forward_rows
         shrink[half] = power_of_two(fmaf(r.top[half], scale, -base));
         r.top[half] = top;
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++)
+        for (int i = 0; i < N; i++)
             if (i / 2 % 2 == half) {
                 s[i] = power_of_two(fmaf(s[i], scale, -base));
                 sum += s[i];
@@ -83,6 +87,7 @@ static __device__ __forceinline__ void bring_keys(const rn_flash_args &a, uint32
                                                   uint32_t b, uint32_t kv_head, int begin,
                                                   int end) {
     using m = forward_memory<D>;
+    constexpr int KEYS = m::KEYS;
     ring<STAGES> k = {memory + m::BARRIERS}, v = {memory + m::BARRIERS + 16 * STAGES};
     size_t stride = (size_t)a.kv_heads * a.head_dim * 2;
     size_t at = ((size_t)b * a.keys * a.kv_heads + kv_head) * a.head_dim * 2;
@@ -104,6 +109,7 @@ static __device__ __forceinline__ void attend_queries(const rn_flash_args &a, ui
                                                       uint32_t b, uint32_t head, int t, int begin,
                                                       int end, int highest) {
     using m = forward_memory<D>;
+    constexpr int KEYS = m::KEYS;
     uint32_t place = rn_shared_address(memory);
     ring<STAGES> k = {place + m::BARRIERS}, v = {place + m::BARRIERS + 16 * STAGES};
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16, pieces = a.head_dim / 8;
@@ -192,6 +198,7 @@ template <int D, bool BF16> static __device__ __forceinline__ void attend(const 
     int lowest = min(min(reach[0], reach[2]), min(reach[4], reach[6]));
     int first = max(find_span(a, t).first, lowest);
     int last = find_span(a, min(t + BLOCK_ROWS, (int)a.queries) - 1).end;
+    constexpr int KEYS = m::KEYS;
     int begin = first / KEYS, end = max((last + KEYS - 1) / KEYS, begin);
     if (threadIdx.x >= 2 * GROUP) {
         rn_registers_less<FEW_REGISTERS>();
@@ -205,7 +212,9 @@ template <int D, bool BF16> static __device__ __forceinline__ void attend(const 
 }
 
 // As kernels.def says.
-static_assert(forward_memory<64>::BYTES == 83040 && forward_memory<128>::BYTES == 164960, "");
+static_assert(forward_memory<64>::BYTES == 83040 && forward_memory<128>::BYTES == 164960 &&
+                  forward_memory<160>::BYTES == 148576,
+              "");
 
 #endif
 
@@ -224,6 +233,8 @@ static_assert(forward_memory<64>::BYTES == 83040 && forward_memory<128>::BYTES =
 RN_FLASH(64, bf16, true)
 RN_FLASH(96, bf16, true)
 RN_FLASH(128, bf16, true)
+RN_FLASH(160, bf16, true)
 RN_FLASH(64, f16, false)
 RN_FLASH(96, f16, false)
 RN_FLASH(128, f16, false)
+RN_FLASH(160, f16, false)

@@ -124,7 +124,7 @@ extern "C" __global__ void rn_rope(const __grid_constant__ rn_rope_args a) {
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
             double sine, cosine, frequency = a.frequency[i];
             if (a.divisors) frequency = __ddiv_rn(frequency, a.divisors[i]);
-            sincos(__dmul_rn(a.position[token], frequency), &sine, &cosine);
+            sincos(__dmul_rn(rn_rope_position(a, token, i), frequency), &sine, &cosine);
             cosines[i] = (float)__dmul_rn(cosine, a.factor);
             sines[i] = (float)__dmul_rn(a.inverse ? -sine : sine, a.factor);
         }

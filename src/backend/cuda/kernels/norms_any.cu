@@ -295,7 +295,8 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS)
         uint32_t count = a.tokens - first < TOKENS ? (uint32_t)(a.tokens - first) : TOKENS;
         for (uint32_t i = threadIdx.x; i < count * pairs; i += blockDim.x) {
             uint32_t t = i / pairs, pair = i - t * pairs;
-            turn_by(a, a.position[first + t], pair, &cosines[t][pair], &sines[t][pair]);
+            turn_by(a, rn_rope_position(a, first + t, pair), pair, &cosines[t][pair],
+                    &sines[t][pair]);
         }
         __syncthreads();
         for (uint32_t t = 0; t < count; t++) {

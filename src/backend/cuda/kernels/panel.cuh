@@ -49,9 +49,12 @@ __device__ __forceinline__ void rn_panel_publish() {
 #define RN_AT_40      "%40, %41, %42, %43, %44, %45, %46, %47"
 #define RN_AT_48      "%48, %49, %50, %51, %52, %53, %54, %55"
 #define RN_AT_56      "%56, %57, %58, %59, %60, %61, %62, %63"
+#define RN_AT_64      "%64, %65, %66, %67, %68, %69, %70, %71"
+#define RN_AT_72      "%72, %73, %74, %75, %76, %77, %78, %79"
 #define RN_AT_32_LIST RN_AT_0 ", " RN_AT_8 ", " RN_AT_16 ", " RN_AT_24
 #define RN_AT_48_LIST RN_AT_32_LIST ", " RN_AT_32 ", " RN_AT_40
 #define RN_AT_64_LIST RN_AT_48_LIST ", " RN_AT_48 ", " RN_AT_56
+#define RN_AT_80_LIST RN_AT_64_LIST ", " RN_AT_64 ", " RN_AT_72
 
 #define RN_D_8(i)                                                                                  \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
@@ -59,6 +62,7 @@ __device__ __forceinline__ void rn_panel_publish() {
 #define RN_D_32_LIST RN_D_8(0), RN_D_8(8), RN_D_8(16), RN_D_8(24)
 #define RN_D_48_LIST RN_D_32_LIST, RN_D_8(32), RN_D_8(40)
 #define RN_D_64_LIST RN_D_48_LIST, RN_D_8(48), RN_D_8(56)
+#define RN_D_80_LIST RN_D_64_LIST, RN_D_8(64), RN_D_8(72)
 
 #define RN_PANEL_HEAD(n, more, type)                                                               \
     "{\n.reg .pred p;\nsetp.ne.u32 p, " more ", 0;\nwgmma.mma_async.sync.aligned.m64n" n           \
@@ -81,6 +85,8 @@ __device__ __forceinline__ void rn_panel_publish() {
     RN_PANEL_REGISTERS("96", 48, type, "%48", "%49", "%50", "%51", "%52", "%53", ACROSS)
 #define RN_PANEL_64(type, ACROSS)                                                                  \
     RN_PANEL_REGISTERS("128", 64, type, "%64", "%65", "%66", "%67", "%68", "%69", ACROSS)
+#define RN_PANEL_80(type, ACROSS)                                                                  \
+    RN_PANEL_REGISTERS("160", 80, type, "%80", "%81", "%82", "%83", "%84", "%85", ACROSS)
 #define RN_PANEL_CHOOSE(COUNT_IS, type)                                                            \
     if constexpr (COUNT == COUNT_IS && ACROSS) RN_PANEL_##COUNT_IS(type, "1");                     \
     if constexpr (COUNT == COUNT_IS && !ACROSS) RN_PANEL_##COUNT_IS(type, "0");
@@ -89,15 +95,18 @@ __device__ __forceinline__ void rn_panel_publish() {
 template <bool BF16, bool ACROSS, int COUNT>
 __device__ __forceinline__ void rn_panel_multiply(float (&d)[COUNT], const uint32_t (&a)[4],
                                                   uint64_t b, uint32_t more) {
-    static_assert(COUNT == 32 || COUNT == 48 || COUNT == 64, "64, 96 or 128 columns");
+    static_assert(COUNT == 32 || COUNT == 48 || COUNT == 64 || COUNT == 80,
+                  "64, 96, 128 or 160 columns");
     if constexpr (BF16) {
         RN_PANEL_CHOOSE(32, "bf16")
         RN_PANEL_CHOOSE(48, "bf16")
         RN_PANEL_CHOOSE(64, "bf16")
+        RN_PANEL_CHOOSE(80, "bf16")
     } else {
         RN_PANEL_CHOOSE(32, "f16")
         RN_PANEL_CHOOSE(48, "f16")
         RN_PANEL_CHOOSE(64, "f16")
+        RN_PANEL_CHOOSE(80, "f16")
     }
 }
 

@@ -8,7 +8,12 @@
 
 #include "args.h"
 
-enum { RN_ROWS_THREADS = 256, RN_WALK_RANK = 8, RN_ROPE_PAIRS = RN_ROPE_MOST / 2 };
+enum {
+    RN_ROWS_THREADS = 256,
+    RN_WALK_RANK = 8,
+    RN_ROPE_PAIRS = RN_ROPE_MOST / 2,
+    RN_ROPE_PARTS = 4
+};
 
 // ---- places -------------------------------------------------------------------------------------
 
@@ -106,9 +111,11 @@ typedef struct rn_norm_args {
 typedef struct rn_rope_args {
     const void *x;           // (tokens, heads, head_dim)
     void *y;                 // may be x
-    const int32_t *position; // (tokens)
+    const int32_t *position; // (tokens), or (tokens, sections)
     const float *divisors;   // (dims / 2) of the frequencies, or NULL
     uint64_t tokens;
+    uint32_t sections;                   // of positions; 0: one for all pairs
+    uint32_t section_end[RN_ROPE_PARTS]; // pairs of the sections up to each
     uint32_t heads, head_dim, dims;
     uint32_t neighbours, inverse;
     uint32_t eights; // rope_any: heads and their halves are in whole eights and all is aligned

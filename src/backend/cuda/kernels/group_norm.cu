@@ -1,0 +1,379 @@
+// group_norm.cu — group norm of images with channels last, with SiLU behind it or without, and its
+// gradients.
+//
+// A thread has eight neighbouring channels of every so many-th pixel, so that what belongs to a
+// channel stays in its registers. Sums are of x less the image's first pixel of the group: a mean
+// that is large beside the deviation costs no digits.
+#include "begin.cuh"
+#include "group_norm_args.h"
+#include "half_io.cuh"
+
+namespace {
+
+// How a block's threads share rows of channels: `eights` columns, `rows` at a time.
+struct share {
+    uint32_t eights, columns, rows; // columns at a time
+};
+
+__device__ __forceinline__ share share_out(uint32_t channels) {
+    uint32_t eights = (channels + 7) / 8, columns = min(eights, blockDim.x);
+    return {eights, columns, blockDim.x / columns};
+}
+
+struct chunk {
+    uint64_t begin, end;
+};
+
+__device__ __forceinline__ chunk find_chunk(uint64_t pixels, uint32_t chunks) {
+    return {pixels * blockIdx.x / chunks, pixels * (blockIdx.x + 1) / chunks};
+}
+
+__device__ __forceinline__ float silu(float z) {
+    return z / (1 + __expf(-z));
+}
+
+__device__ __forceinline__ float silu_slope(float z) {
+    float s = 1 / (1 + __expf(-z));
+    return s * (1 + z * (1 - s));
+}
+
+// Sums of each channel over the block's rows, in the rows' order: `lanes` has (rows, columns, 8).
+__device__ __forceinline__ void add_rows(float *lanes, const share &s, uint32_t column,
+                                         uint32_t row, const float (&mine)[8], float (&out)[8]) {
+    __syncthreads();
+    if (row < s.rows)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            lanes[(row * s.columns + column) * 8 + j] = mine[j];
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        out[j] = 0;
+        for (uint32_t r = 0; row == 0 && r < s.rows; r++)
+            out[j] += lanes[(r * s.columns + column) * 8 + j];
+    }
+}
+
+} // namespace
+
+// Grid (chunks, N).
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_measure(const __grid_constant__ rn_group_norm_args a) {
+    __shared__ float lanes[RN_ROWS_THREADS * 8];
+    __shared__ float totals[2][RN_GROUP_CHANNELS];
+    rn_begin();
+    share s = share_out(a.channels);
+    chunk c = find_chunk(a.pixels, a.chunks);
+    uint32_t row = threadIdx.x / s.columns, each = a.channels / a.groups, n = blockIdx.y;
+    bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16);
+    for (uint32_t first = 0; first < s.eights; first += s.columns) {
+        uint32_t column = threadIdx.x % s.columns, channel = (first + column) * 8;
+        uint32_t count = channel < a.channels ? min(a.channels - channel, 8u) : 0;
+        uint64_t base = (uint64_t)n * a.pixels * a.channels;
+        float shift[8], sum[8] = {}, squares[8] = {}, total[8];
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++)
+            shift[j] =
+                j < count ? rn_load_one(a.x_type, a.x, base + (channel + j) / each * each) : 0.0f;
+        if (row < s.rows && count > 0)
+#pragma unroll 4
+            for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
+                rn_eight x = rn_load_up_to_eight(a.x_type, a.x, base + p * a.channels + channel,
+                                                 count, aligned);
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    float d = x.v[j] - shift[j];
+                    sum[j] += d;
+                    squares[j] = fmaf(d, d, squares[j]);
+                }
+            }
+#pragma unroll
+        for (int which = 0; which < 2; which++) {
+            add_rows(lanes, s, column, row, which ? squares : sum, total);
+            if (row == 0)
+#pragma unroll
+                for (uint32_t j = 0; j < 8; j++)
+                    if (j < count) totals[which][channel + j] = total[j];
+        }
+    }
+    __syncthreads();
+    for (uint32_t g = threadIdx.x; g < a.groups; g += blockDim.x) {
+        double sum = 0, squares = 0;
+        for (uint32_t j = 0; j < each; j++) {
+            sum += totals[0][g * each + j];
+            squares += totals[1][g * each + j];
+        }
+        float *to = a.partial + (((uint64_t)n * a.chunks + blockIdx.x) * a.groups + g) * 3;
+        to[0] = (float)sum;
+        to[1] = (float)squares;
+        to[2] = rn_load_one(a.x_type, a.x, (uint64_t)n * a.pixels * a.channels + g * each);
+    }
+}
+
+// Grid (blocks, N).
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_apply(const __grid_constant__ rn_group_norm_args a) {
+    __shared__ float means[RN_GROUP_CHANNELS], rstds[RN_GROUP_CHANNELS]; // of groups
+    __shared__ double parts[RN_ROWS_THREADS][2];
+    rn_begin();
+    uint32_t each = a.channels / a.groups, n = blockIdx.y, part = threadIdx.x % 8;
+    uint64_t base = (uint64_t)n * a.pixels * a.channels;
+    for (uint32_t first = 0; first < a.groups; first += RN_ROWS_THREADS / 8) {
+        uint32_t g = first + threadIdx.x / 8;
+        double sum = 0, squares = 0;
+        if (!a.mean && g < a.groups)
+            for (uint32_t i = part; i < a.chunks; i += 8) {
+                const float *from = a.partial + (((uint64_t)n * a.chunks + i) * a.groups + g) * 3;
+                sum += from[0];
+                squares += from[1];
+            }
+        parts[threadIdx.x][0] = sum;
+        parts[threadIdx.x][1] = squares;
+        __syncthreads();
+        if (part == 0 && g < a.groups) {
+            sum = squares = 0;
+            for (uint32_t i = 0; i < 8; i++) {
+                sum += parts[threadIdx.x + i][0];
+                squares += parts[threadIdx.x + i][1];
+            }
+            double count = (double)a.pixels * each, away = sum / count;
+            float mean, rstd;
+            if (a.mean) {
+                mean = a.mean[n * a.groups + g];
+                rstd = a.rstd[n * a.groups + g];
+            } else {
+                double variance = fmax(squares / count - away * away, 0.0);
+                if (!(squares == squares)) variance = squares; // NaN
+                mean = (float)(away + a.partial[((uint64_t)n * a.chunks * a.groups + g) * 3 + 2]);
+                rstd = (float)(1 / sqrt(variance + (double)a.eps));
+            }
+            means[g] = mean;
+            rstds[g] = rstd;
+            if (blockIdx.x == 0 && a.out_mean) a.out_mean[n * a.groups + g] = mean;
+            if (blockIdx.x == 0 && a.out_rstd) a.out_rstd[n * a.groups + g] = rstd;
+        }
+        __syncthreads();
+    }
+    if (!a.y) return;
+    share s = share_out(a.channels);
+    chunk c = {a.pixels * blockIdx.x / gridDim.x, a.pixels * (blockIdx.x + 1) / gridDim.x};
+    uint32_t row = threadIdx.x / s.columns;
+    bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16) && rn_is_aligned(a.y, 16);
+    for (uint32_t first = 0; first < s.eights; first += s.columns) {
+        uint32_t channel = (first + threadIdx.x % s.columns) * 8;
+        uint32_t count = channel < a.channels ? min(a.channels - channel, 8u) : 0;
+        if (count == 0 || row >= s.rows) continue;
+        float mean[8], factor[8], bias[8];
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t at = min(channel + j, a.channels - 1), g = at / each;
+            mean[j] = means[g];
+            factor[j] = rstds[g] * (a.weight ? rn_load_one(a.weight_type, a.weight, at) : 1.0f);
+            bias[j] = a.bias ? rn_load_one(a.bias_type, a.bias, at) : 0.0f;
+        }
+#pragma unroll 4
+        for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
+            uint64_t at = base + p * a.channels + channel;
+            rn_eight x = rn_load_up_to_eight(a.x_type, a.x, at, count, aligned);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                x.v[j] = fmaf(x.v[j] - mean[j], factor[j], bias[j]);
+                if (a.silu) x.v[j] = silu(x.v[j]);
+            }
+            rn_store_up_to_eight(a.y_type, a.y, at, count, aligned, x);
+        }
+    }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+namespace {
+
+// What a thread knows of its channels.
+struct norm_channels {
+    float mean[8], rstd[8], weight[8], bias[8];
+};
+
+__device__ __forceinline__ norm_channels know(const rn_group_norm_grad_args &a, uint32_t n,
+                                              uint32_t channel) {
+    norm_channels k;
+    uint32_t each = a.channels / a.groups;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; j++) {
+        uint32_t at = min(channel + j, a.channels - 1), g = n * a.groups + at / each;
+        k.mean[j] = a.mean[g];
+        k.rstd[j] = a.rstd[g];
+        k.weight[j] = a.weight ? rn_load_one(a.weight_type, a.weight, at) : 1.0f;
+        k.bias[j] = a.bias ? rn_load_one(a.bias_type, a.bias, at) : 0.0f;
+    }
+    return k;
+}
+
+// u, and dy becomes dz.
+__device__ __forceinline__ void slopes(const rn_group_norm_grad_args &a, const norm_channels &k,
+                                       rn_eight &x, rn_eight &dy) {
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        x.v[j] = (x.v[j] - k.mean[j]) * k.rstd[j];
+        if (a.silu) dy.v[j] *= silu_slope(fmaf(x.v[j], k.weight[j], k.bias[j]));
+    }
+}
+
+} // namespace
+
+// Grid (chunks, N).
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_grad_measure(const __grid_constant__ rn_group_norm_grad_args a) {
+    __shared__ float lanes[RN_ROWS_THREADS * 8];
+    rn_begin();
+    share s = share_out(a.channels);
+    chunk c = find_chunk(a.pixels, a.chunks);
+    uint32_t row = threadIdx.x / s.columns, n = blockIdx.y;
+    bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16) && rn_is_aligned(a.dy, 16);
+    for (uint32_t first = 0; first < s.eights; first += s.columns) {
+        uint32_t column = threadIdx.x % s.columns, channel = (first + column) * 8;
+        uint32_t count = channel < a.channels ? min(a.channels - channel, 8u) : 0;
+        norm_channels k = know(a, n, channel);
+        float sum[8] = {}, dot[8] = {}, total[8];
+        if (row < s.rows && count > 0)
+#pragma unroll 2
+            for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
+                uint64_t at = ((uint64_t)n * a.pixels + p) * a.channels + channel;
+                rn_eight x = rn_load_up_to_eight(a.x_type, a.x, at, count, aligned);
+                rn_eight dy = rn_load_up_to_eight(a.dy_type, a.dy, at, count, aligned);
+                slopes(a, k, x, dy);
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    sum[j] += dy.v[j];
+                    dot[j] = fmaf(dy.v[j], x.v[j], dot[j]);
+                }
+            }
+        float *to = a.partial + ((uint64_t)n * a.chunks + blockIdx.x) * a.channels * 2;
+#pragma unroll
+        for (int which = 0; which < 2; which++) {
+            add_rows(lanes, s, column, row, which ? dot : sum, total);
+            if (row == 0)
+#pragma unroll
+                for (uint32_t j = 0; j < 8; j++)
+                    if (j < count) to[(channel + j) * 2 + which] = total[j];
+        }
+    }
+}
+
+// Grid (groups, N): the means of a group; and of the first image's blocks the sums of channels over
+// all images.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_grad_total(const __grid_constant__ rn_group_norm_grad_args a) {
+    __shared__ double parts[RN_ROWS_THREADS][2];
+    rn_begin();
+    uint32_t each = a.channels / a.groups, g = blockIdx.x, n = blockIdx.y;
+    double sum = 0, dot = 0;
+    for (uint64_t i = threadIdx.x; i < (uint64_t)a.chunks * each; i += RN_ROWS_THREADS) {
+        uint32_t c = g * each + (uint32_t)(i % each);
+        const float *from = a.partial + (((uint64_t)n * a.chunks + i / each) * a.channels + c) * 2;
+        double w = a.weight ? rn_load_one(a.weight_type, a.weight, c) : 1.0;
+        sum += w * from[0];
+        dot += w * from[1];
+    }
+    parts[threadIdx.x][0] = sum;
+    parts[threadIdx.x][1] = dot;
+    __syncthreads();
+    for (uint32_t half = RN_ROWS_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            parts[threadIdx.x][0] += parts[threadIdx.x + half][0];
+            parts[threadIdx.x][1] += parts[threadIdx.x + half][1];
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        double count = (double)a.pixels * each;
+        a.sums[((uint64_t)n * a.groups + g) * 2] = a.constant ? 0 : (float)(parts[0][0] / count);
+        a.sums[((uint64_t)n * a.groups + g) * 2 + 1] =
+            a.constant ? 0 : (float)(parts[0][1] / count);
+    }
+    if (n > 0 || (!a.d_weight && !a.d_bias)) return;
+    for (uint32_t j = threadIdx.x; j < each; j += RN_ROWS_THREADS) {
+        uint32_t c = g * each + j;
+        sum = dot = 0;
+        for (uint64_t i = 0; i < (uint64_t)a.images * a.chunks; i++) {
+            sum += a.partial[(i * a.channels + c) * 2];
+            dot += a.partial[(i * a.channels + c) * 2 + 1];
+        }
+        if (a.d_weight) rn_store_one(a.d_weight_type, a.d_weight, c, (float)dot);
+        if (a.d_bias) rn_store_one(a.d_bias_type, a.d_bias, c, (float)sum);
+    }
+}
+
+// Grid (blocks, N).
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_grad_apply(const __grid_constant__ rn_group_norm_grad_args a) {
+    rn_begin();
+    share s = share_out(a.channels);
+    chunk c = {a.pixels * blockIdx.x / gridDim.x, a.pixels * (blockIdx.x + 1) / gridDim.x};
+    uint32_t row = threadIdx.x / s.columns, n = blockIdx.y, each = a.channels / a.groups;
+    bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16) && rn_is_aligned(a.dy, 16) &&
+                   rn_is_aligned(a.dx, 16);
+    for (uint32_t first = 0; first < s.eights; first += s.columns) {
+        uint32_t channel = (first + threadIdx.x % s.columns) * 8;
+        uint32_t count = channel < a.channels ? min(a.channels - channel, 8u) : 0;
+        if (count == 0 || row >= s.rows) continue;
+        norm_channels k = know(a, n, channel);
+        float mean[8], dot[8];
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            uint64_t g = n * a.groups + min(channel + j, a.channels - 1) / each;
+            mean[j] = a.sums[g * 2];
+            dot[j] = a.sums[g * 2 + 1];
+        }
+        for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
+            uint64_t at = ((uint64_t)n * a.pixels + p) * a.channels + channel;
+            rn_eight x = rn_load_up_to_eight(a.x_type, a.x, at, count, aligned);
+            rn_eight dy = rn_load_up_to_eight(a.dy_type, a.dy, at, count, aligned);
+            slopes(a, k, x, dy);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                x.v[j] = k.rstd[j] * (dy.v[j] * k.weight[j] - mean[j] - x.v[j] * dot[j]);
+            rn_store_up_to_eight(a.dx_type, a.dx, at, count, aligned, x);
+        }
+    }
+}
+
+// ---- batch norm ---------------------------------------------------------------------------------
+
+// A thread a channel: the statistics that are used, and what becomes of the running ones.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_batchnorm_learn(const __grid_constant__ rn_batchnorm_args a) {
+    rn_begin();
+    for (uint64_t c = rn_thread(); c < a.channels; c += rn_threads()) {
+        double mean = a.running_mean[c], variance = a.running_variance[c];
+        if (a.partial) {
+            double sum = 0, squares = 0, n = (double)a.rows;
+            for (uint32_t i = 0; i < a.chunks; i++) {
+                sum += a.partial[((uint64_t)i * a.channels + c) * 3];
+                squares += a.partial[((uint64_t)i * a.channels + c) * 3 + 1];
+            }
+            double away = sum / n;
+            double real_mean = away + a.partial[c * 3 + 2];
+            double real_variance = fmax(squares / n - away * away, 0.0);
+            if (squares != squares) real_variance = squares; // NaN
+            a.running_mean[c] += (float)(a.momentum * (real_mean - mean));
+            a.running_variance[c] += (float)(a.momentum * (real_variance * n / (n - 1) - variance));
+            mean = real_mean, variance = real_variance;
+        }
+        float rstd = (float)(1 / sqrt(variance + (double)a.eps));
+        a.statistics[c] = (float)mean;
+        a.statistics[a.channels + c] = rstd;
+        if (a.out_mean) a.out_mean[c] = (float)mean;
+        if (a.out_rstd) a.out_rstd[c] = rstd;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_batchnorm(const __grid_constant__ rn_batchnorm_args a) {
+    rn_begin();
+    for (uint64_t i = rn_thread(); i < a.rows * a.channels; i += rn_threads()) {
+        uint32_t c = (uint32_t)(i % a.channels);
+        float u = (rn_load_one(a.x_type, a.x, i) - a.statistics[c]) * a.statistics[a.channels + c];
+        rn_store_one(a.y_type, a.y, i, fmaf(u, a.weight[c], a.bias[c]));
+    }
+}

@@ -1,0 +1,16 @@
+// wide_args.h — what the softmax of attention of wide heads is told. Read by C and by CUDA C.
+#ifndef RN_CUDA_KERNELS_WIDE_ARGS_H
+#define RN_CUDA_KERNELS_WIDE_ARGS_H
+
+#include <stdint.h>
+
+typedef struct rn_wide_args {
+    const float *scores; // (rows, keys)
+    void *out;           // (rows, keys) of `type`: f32, bf16 or f16
+    float *logsumexp;    // (rows) or NULL
+    uint64_t rows;
+    uint32_t keys, type;
+    float scale;
+} rn_wide_args;
+
+#endif
