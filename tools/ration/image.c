@@ -28,9 +28,11 @@ typedef struct image_run {
     char output[4096];
 } image_run;
 
+// NULL: nobody has set it.
 static const char *text_of(const image_run *r, const char *name) {
     const char *text = rn_settings_text(r->in->settings, name);
-    return text[0] ? text : NULL;
+    bool given = strcmp(rn_settings_origin(r->in->settings, name), "default") != 0;
+    return given && text[0] ? text : NULL;
 }
 
 // ---- options ------------------------------------------------------------------------------------
@@ -79,11 +81,11 @@ static uint32_t round_side(uint32_t side, uint32_t multiple) {
 
 // "768x512" or "512". What is no multiple of what the model needs is rounded, with a word.
 static rn_status read_size(image_run *r) {
-    const char *text = rn_settings_text(r->in->settings, "size");
+    const char *text = text_of(r, "size");
     uint32_t multiple = rn_diffusion_get_info(r->model)->multiple;
     unsigned wide = 0, high = 0;
     int end = 0;
-    if (!text[0]) return RN_OK;
+    if (!text) return RN_OK;
     int found = sscanf(text, "%5u%n", &wide, &end);
     if (found == 1 && text[end] == 'x') {
         int more = 0;
