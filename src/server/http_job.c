@@ -64,6 +64,7 @@ static bool read_request(rn_client *client, rn_request *out, rn_problem *out_pro
         .model = rn_str_from(rn_engine_model_name(engine)),
         .adapters = model,
         .advice = &rn_model_get_info(model)->sampling,
+        .has_chat = facts.has_chat,
         .strict_model = client->http->server->options.strict_model,
     };
     rn_str body = {client->body, client->body_bytes};
@@ -142,6 +143,7 @@ static rn_step send_reply(rn_client *client, uint64_t bytes) {
 
 static rn_step send_whole(rn_client *client) {
     uint64_t bytes = 0;
+    if (client->job->request.dialect) return send_reply(client, UINT64_MAX); // see reply_lines.c
     if (rn_reply_measure(&client->reply, &bytes) == RN_OK) return send_reply(client, bytes);
     rn_problem problem;
     rn_problem_from_error(&problem, rn_last_error());

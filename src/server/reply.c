@@ -12,7 +12,7 @@ static void begin_anew(rn_reply *reply) {
     reply->cursor = reply->prompt_at = reply->copied = reply->buffer.bytes = 0;
     reply->part = reply->choice = reply->list = 0;
     reply->finish = RN_FINISH_STOP;
-    reply->ended = false;
+    reply->ended = reply->in_call = false;
     rn_json_begin(&reply->json, rn_buffer_sink(&reply->buffer), false);
     for (uint32_t i = 0; reply->marks && i < rn_reply_choices(reply); i++) {
         reply->marks[i].characters = 0;
@@ -52,7 +52,8 @@ void rn_reply_free(rn_reply *reply) {
 }
 
 const char *rn_reply_type(const rn_reply *reply) {
-    return reply->job->request.stream ? "text/event-stream" : "application/json";
+    if (!reply->job->request.stream) return "application/json";
+    return reply->job->request.dialect ? "application/x-ndjson" : "text/event-stream";
 }
 
 // Parts until there is something worth copying, or nothing more for now.
@@ -61,8 +62,9 @@ static rn_reply_news fill(rn_reply *reply) {
     reply->buffer.bytes = reply->copied = 0;
     while (reply->status == RN_OK && !reply->ended && news == RN_REPLY_BYTES_MADE &&
            reply->buffer.bytes < RN_REPLY_PART_BYTES)
-        reply->status = reply->job->request.stream ? rn_reply_form_events(reply, &news)
-                                                   : rn_reply_form_object(reply, &news);
+        reply->status = reply->job->request.dialect  ? rn_reply_form_lines(reply, &news)
+                        : reply->job->request.stream ? rn_reply_form_events(reply, &news)
+                                                     : rn_reply_form_object(reply, &news);
     if (reply->status != RN_OK) return RN_REPLY_BROKEN;
     if (reply->buffer.bytes > 0) return RN_REPLY_BYTES_MADE;
     return reply->ended ? RN_REPLY_END : RN_REPLY_NOTHING;

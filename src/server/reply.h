@@ -36,6 +36,7 @@ typedef struct rn_reply {
     rn_buffer buffer;     // the part being copied out
     size_t copied;
     bool ended;
+    bool in_call;     // Ollama's lines: a call's arguments are being written
     rn_status status; // a part that could not be formed
 } rn_reply;
 

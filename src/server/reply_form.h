@@ -26,6 +26,7 @@ void rn_reply_open_string(rn_buffer *buffer, rn_json *json, const char *key);
 RN_MUST_USE rn_status rn_reply_put_slice(rn_buffer *buffer, rn_str text);
 RN_MUST_USE rn_status rn_reply_close_string(rn_buffer *buffer);
 
+RN_MUST_USE rn_status rn_reply_form_lines(rn_reply *reply, rn_reply_news *out_news);
 // "id" and "type" of a choice's call.
 void rn_reply_put_call_id(const rn_reply *reply, rn_json *json, uint32_t choice, uint32_t call);
 

@@ -11,10 +11,15 @@ static void take_advice(const rn_sampling_advice *advice, rn_sampling *out) {
     if (advice->top_k >= 0) out->top_k = (uint32_t)advice->top_k;
 }
 
+static bool is_ollama(rn_request_kind kind) {
+    return kind == RN_REQUEST_OLLAMA_CHAT || kind == RN_REQUEST_OLLAMA_GENERATE;
+}
+
 static void set_defaults(rn_request_kind kind, const rn_sampling_advice *advice,
                          rn_request *request) {
     request->kind = kind;
     request->n = 1;
+    request->stream = is_ollama(kind);
     request->sampling = (rn_sampling){.temperature = 1, .top_p = 1};
     if (advice) take_advice(advice, &request->sampling);
     if (kind == RN_REQUEST_GENERATE)
@@ -24,15 +29,17 @@ static void set_defaults(rn_request_kind kind, const rn_sampling_advice *advice,
 
 static bool read_all(rn_request_state *state, rn_str body) {
     rn_request_reader *reader = &state->reader;
-    bool more = true;
+    bool more = true, ollama = is_ollama(state->request->kind);
     if (!rn_request_reader_begin(reader, body, &state->request->memory, reader->problem))
         return false;
     size_t prompt_bytes = RN_REQUEST_PROMPTS * sizeof(rn_request_prompt); // zeros
     state->request->prompts = rn_request_take(reader, prompt_bytes, _Alignof(rn_request_prompt));
     if (!rn_request_open(reader)) return false;
     for (rn_str key; rn_request_next_key(reader, &key, &more);) {
-        if (!more) return rn_request_close(reader);
-        if (!rn_request_read_field(state, key)) return false;
+        if (!more) return rn_request_close(reader) && (!ollama || rn_request_finish_ollama(state));
+        if (!(ollama ? rn_request_read_ollama_field(state, key)
+                     : rn_request_read_field(state, key)))
+            return false;
     }
     return false;
 }

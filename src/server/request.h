@@ -21,7 +21,10 @@
 typedef enum rn_request_kind {
     RN_REQUEST_GENERATE,   // POST /generate: the seed's
     RN_REQUEST_COMPLETION, // POST /v1/completions
-    RN_REQUEST_CHAT        // POST /v1/chat/completions
+    RN_REQUEST_CHAT,       // POST /v1/chat/completions
+    // Read as one of those above, with another dialect:
+    RN_REQUEST_OLLAMA_CHAT,    // POST /api/chat
+    RN_REQUEST_OLLAMA_GENERATE // POST /api/generate
 } rn_request_kind;
 
 // Text, or tokens where ids is not NULL.
@@ -31,6 +34,13 @@ typedef struct rn_request_prompt {
     size_t id_count;
 } rn_request_prompt;
 
+// How the answer is written.
+typedef enum rn_request_dialect {
+    RN_DIALECT_OPENAI,
+    RN_DIALECT_OLLAMA_CHAT,
+    RN_DIALECT_OLLAMA_GENERATE
+} rn_request_dialect;
+
 typedef enum rn_tool_choice {
     RN_TOOL_CHOICE_AUTO, // as the model likes
     RN_TOOL_CHOICE_NONE,
@@ -39,6 +49,7 @@ typedef enum rn_tool_choice {
 
 typedef struct rn_request {
     rn_request_kind kind;
+    rn_request_dialect dialect;
     rn_str model;               // as asked; {0}: not given
     uint32_t adapter;           // that the name stands for, as rn_sequence_set_adapter
     char unknown[61];           // the first field that nobody knows, "": none
@@ -69,6 +80,7 @@ typedef struct rn_request_limits {
     rn_str model;                     // the name served
     const rn_model *adapters;         // whose adapters' names are names of models, too; NULL: none
     const rn_sampling_advice *advice; // for what a client does not say; NULL: none
+    bool has_chat;                    // there is a template for conversations
     bool strict_model; // any other name is 404 "model_not_found"; else it is the model served
 } rn_request_limits;
 

@@ -341,6 +341,11 @@ static size_t find(rn_request_kind kind, rn_str name) {
     return FIELD_COUNT;
 }
 
+bool rn_request_read_as(rn_request_state *state, rn_request_kind kind, const char *name) {
+    const field *f = &fields[find(kind, rn_str_from(name))];
+    return f->read(state, f);
+}
+
 bool rn_request_read_field(rn_request_state *state, rn_str key) {
     size_t index = find(state->request->kind, key);
     if (index == FIELD_COUNT) return rn_request_pass_over(&state->reader, key);

@@ -230,6 +230,14 @@ static bool read_message(rn_request_reader *reader, const place *at, rn_chat_mes
     return false;
 }
 
+void rn_request_push_message(rn_request_state *state, rn_str role, rn_str content) {
+    rn_request *request = state->request;
+    state->reader.top -= sizeof *request->messages;
+    request->messages = (rn_chat_message *)(void *)state->reader.top;
+    *request->messages = (rn_chat_message){.role = role, .content = content};
+    request->message_count++;
+}
+
 static void reverse(rn_chat_message *messages, size_t count) {
     for (size_t i = 0; i < count / 2; i++) {
         rn_chat_message last = messages[count - 1 - i];

@@ -83,6 +83,12 @@ bool rn_request_tokens(rn_request_reader *reader, const char *field, bool begun,
 // ---- parts of a request
 // --------------------------------------------------------------------------
 
+// Of /api/generate.
+typedef struct rn_ollama_request {
+    rn_str prompt, system;
+    bool raw;
+} rn_ollama_request;
+
 typedef struct rn_request_state {
     rn_request_reader reader;
     rn_request *request;
@@ -90,6 +96,7 @@ typedef struct rn_request_state {
     uint64_t seen;        // bit i: field i of the table
     int64_t best_of;      // 0: not given
     int64_t top_logprobs; // -1: not given
+    rn_ollama_request ollama;
 } rn_request_state;
 
 // The value that is reader.item.
@@ -99,6 +106,13 @@ bool rn_request_read_tools(rn_request_state *state, const char *field);
 bool rn_request_read_tool_choice(rn_request_state *state, const char *field);
 bool rn_request_read_calls(rn_request_reader *reader, const char *field, rn_str *out);
 bool rn_request_read_format(rn_request_state *state, const char *field);
+// Puts a message in front of those that are there.
+void rn_request_push_message(rn_request_state *state, rn_str role, rn_str content);
+// The value that is reader.item, as a field of that kind of request.
+bool rn_request_read_as(rn_request_state *state, rn_request_kind kind, const char *name);
+bool rn_request_read_ollama_field(rn_request_state *state, rn_str key);
+// After all fields: a request of another kind.
+bool rn_request_finish_ollama(rn_request_state *state);
 // A key of the outermost object and its value.
 bool rn_request_read_field(rn_request_state *state, rn_str key);
 

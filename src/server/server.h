@@ -52,6 +52,7 @@ typedef rn_status rn_handler(rn_server *server, const rn_http_request *request,
 
 rn_handler rn_handle_live, rn_handle_ready, rn_handle_health, rn_handle_metrics;
 rn_handler rn_handle_models, rn_handle_plan;
+rn_handler rn_handle_tags, rn_handle_version, rn_handle_show;
 rn_handler rn_handle_profile_start, rn_handle_profile_stop, rn_handle_profile;
 rn_handler rn_handle_tokenize, rn_handle_detokenize;
 rn_handler rn_handle_openapi, rn_handle_page;

@@ -286,7 +286,8 @@ const command serve_command = {
     .about =
         "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
         "one, the small story teller that is part of ration. Answers POST /generate,\n"
-        "/v1/completions, /v1/chat/completions (streaming, too), /tokenize, /detokenize;\n"
+        "/v1/completions, /v1/chat/completions (streaming, too), Ollama's /api/chat and\n"
+        "/api/generate, /tokenize, /detokenize;\n"
         "GET /health, /metrics, /v1/models, /plan, /profile, /openapi.json, and a page at /.\n"
         "Whether it fits is known before anything is loaded; what a request can need is promised\n"
         "before it begins; what cannot be promised waits, or is refused with 429 (later) or 400\n"
