@@ -185,6 +185,80 @@ def flux(case):
     save(pipe, "flux", ["tokenizer", "tokenizer_2"])
 
 
+def low_rank(shape, generator, rank=2):
+    """down (rank, in...), up (out, rank...): of a linear layer or a convolution."""
+    down = torch.rand((rank, *shape[1:]), generator=generator) - 0.5
+    up = torch.rand((shape[0], rank, *([1] * (len(shape) - 2))), generator=generator) - 0.5
+    return down, up
+
+
+def add(weight, down, up, scale):
+    with torch.no_grad():
+        weight += scale * (up.flatten(1) @ down.flatten(1)).reshape(weight.shape)
+
+
+def sd_lora(case):
+    """One adapter under four namings, and what the model with it in its weights draws. alpha is 1: half of a rank of 2."""
+    pipe = diffusers.StableDiffusionPipeline.from_pretrained(HERE / "sd", safety_checker=None)
+    pipe.set_progress_bar_config(disable=True)
+    generator, folder = torch.Generator().manual_seed(9), HERE / "lora"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    peft, kohya, sgm = {}, {}, {}
+    names = {  # a module of ours: its name in Stability's files
+        "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q": "input_blocks.1.1.transformer_blocks.0.attn1.to_q",
+        "down_blocks.0.attentions.0.transformer_blocks.0.ff.net.0.proj": "input_blocks.1.1.transformer_blocks.0.ff.net.0.proj",
+        "mid_block.attentions.0.proj_in": "middle_block.1.proj_in",
+        "up_blocks.1.resnets.1.conv1": "output_blocks.3.0.in_layers.2",
+        "up_blocks.0.upsamplers.0.conv": "output_blocks.1.1.conv"}
+    modules = dict(pipe.unet.named_modules())
+    for ours, theirs in names.items():
+        down, up = low_rank(tuple(modules[ours].weight.shape), generator)
+        add(modules[ours].weight, down, up, 0.7 * 0.5)
+        peft[f"unet.{ours}.lora_A.weight"], peft[f"unet.{ours}.lora_B.weight"] = down, up * 0.5
+        for out, name in ((kohya, ours), (sgm, theirs)):
+            key = "lora_unet_" + name.replace(".", "_")
+            out[f"{key}.lora_down.weight"], out[f"{key}.lora_up.weight"] = down, up
+            out[f"{key}.alpha"] = torch.tensor(1.0)
+    text = dict(pipe.text_encoder.named_modules())
+    own = "encoder.layers.1.mlp.fc1"  # transformers 5 has no "text_model." before it
+    module = text.get(own) or text["text_model." + own]
+    down, up = low_rank(tuple(module.weight.shape), generator)
+    add(module.weight, down, up, 0.7 * 0.5)
+    peft[f"text_encoder.text_model.{own}.lora_A.weight"], peft[f"text_encoder.text_model.{own}.lora_B.weight"] = down, up * 0.5
+    for out in (kohya, sgm):
+        key = "lora_te_text_model_" + own.replace(".", "_")
+        out[f"{key}.lora_down.weight"], out[f"{key}.lora_up.weight"], out[f"{key}.alpha"] = down, up, torch.tensor(1.0)
+    for name, tensors in (("peft", peft), ("kohya", kohya), ("sgm", sgm)):
+        save_file({k: t.contiguous() for k, t in tensors.items()}, folder / f"{name}.safetensors")
+    out = pipe(PROMPT, negative_prompt=NEGATIVE, num_inference_steps=STEPS, guidance_scale=5.0, output_type="latent", height=32, width=48,
+               generator=torch.Generator().manual_seed(SEED)).images
+    case.tensors["output/sd.lora"] = out.permute(0, 2, 3, 1).contiguous()
+
+
+def flux_lora(case):
+    """Black Forest Labs' names: q, k and v in one, as kohya's scripts train them."""
+    pipe = diffusers.FluxPipeline.from_pretrained(HERE / "flux")
+    pipe.set_progress_bar_config(disable=True)
+    generator, tensors = torch.Generator().manual_seed(9), {}
+    modules = dict(pipe.transformer.named_modules())
+    fused = {"double_blocks_0_img_attn_qkv": [f"transformer_blocks.0.attn.{n}" for n in ("to_q", "to_k", "to_v")],
+             "single_blocks_0_linear1": [f"single_transformer_blocks.0.{n}" for n in ("attn.to_q", "attn.to_k", "attn.to_v", "proj_mlp")],
+             "double_blocks_0_txt_mlp_2": ["transformer_blocks.0.ff_context.net.2"]}
+    for name, parts in fused.items():
+        weights = [modules[p].weight for p in parts]
+        down, up = low_rank((sum(len(w) for w in weights), weights[0].shape[1]), generator)
+        for w, rows in zip(weights, up.split([len(w) for w in weights])):
+            add(w, down, rows, 0.5)
+        key = f"lora_unet_{name}"
+        tensors[f"{key}.lora_down.weight"], tensors[f"{key}.lora_up.weight"], tensors[f"{key}.alpha"] = down, up, torch.tensor(1.0)
+    save_file({k: t.contiguous() for k, t in tensors.items()}, HERE / "lora/bfl.safetensors")
+    out = pipe(PROMPT, num_inference_steps=STEPS, guidance_scale=3.5, output_type="latent", height=32, width=48,
+               generator=torch.Generator().manual_seed(SEED)).images
+    out = pipe._unpack_latents(out, 32, 48, pipe.vae_scale_factor)
+    case.tensors["output/flux.lora"] = out.permute(0, 2, 3, 1).contiguous()
+
+
 def schedules(case):
     """Each scheduler on a denoiser that is a formula: samples behind every step, and the times."""
     betas = {k: SCHEDULER[k] for k in ("beta_start", "beta_end", "beta_schedule")}
@@ -231,5 +305,7 @@ if __name__ == "__main__":
     sd(case)
     xl(case)
     flux(case)
+    sd_lora(case)
+    flux_lora(case)
     case.save()
     print(sum(f.stat().st_size for f in HERE.rglob("*") if f.is_file()), "bytes in all")

@@ -133,8 +133,8 @@ static void draw(const rn_diffusion *model, const rn_drawing *drawing, uint64_t 
     assert_ok(rn_painter_draw(*out, images));
 }
 
-static void check_drawing(const char *model_name, const rn_drawing *drawing, const char *truth,
-                          double tolerance) {
+static void check_drawing_with(const char *model_name, const rn_diffusion_options *options,
+                               const rn_drawing *drawing, const char *truth, double tolerance) {
     char path[96];
     uint64_t count;
     rn_diffusion *model;
@@ -144,7 +144,7 @@ static void check_drawing(const char *model_name, const rn_drawing *drawing, con
     rn_checkpoint *file = open_truth();
     float *theirs = load_output(file, truth, &count);
     snprintf(path, sizeof path, "tests/golden/image/%s", model_name);
-    assert_ok(rn_diffusion_open(path, NULL, &model));
+    assert_ok(rn_diffusion_open(path, options, &model));
     draw(model, drawing, 0, &painter, images);
     const float *mine = rn_painter_latents(painter, &shape);
     assert_int_equal(rn_shape_elements(shape, 1), count);
@@ -156,6 +156,11 @@ static void check_drawing(const char *model_name, const rn_drawing *drawing, con
     rn_diffusion_close(model);
     rn_checkpoint_close(file);
     free(theirs);
+}
+
+static void check_drawing(const char *model_name, const rn_drawing *drawing, const char *truth,
+                          double tolerance) {
+    check_drawing_with(model_name, NULL, drawing, truth, tolerance);
 }
 
 static const rn_drawing common = {.prompt = PROMPT,
@@ -220,6 +225,28 @@ static void pictures_begin_with_others(void **state) {
     rn_checkpoint_close(file);
 }
 
+static void adapters_of_every_naming_draw_the_same(void **state) {
+    (void)state;
+    static const char *const names[] = {"peft", "kohya", "sgm"};
+    rn_diffusion_adapter adapter = {.weight = 0.7f};
+    rn_diffusion_options options = {.adapters = &adapter, .adapter_count = 1};
+    char path[96];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "tests/golden/image/lora/%s.safetensors", names[i]);
+        adapter.path = path;
+        check_drawing_with("sd", &options, &common, "sd.lora", 1e-4);
+    }
+    rn_drawing drawing = common;
+    drawing.guidance = 3.5;
+    adapter = (rn_diffusion_adapter){"tests/golden/image/lora/bfl.safetensors", 1};
+    check_drawing_with("flux", &options, &drawing, "flux.lora", 1e-4);
+    // Two of half the weight are one.
+    rn_diffusion_adapter two[] = {{"tests/golden/image/lora/peft.safetensors", 0.35f},
+                                  {"tests/golden/image/lora/kohya.safetensors", 0.35f}};
+    options = (rn_diffusion_options){.adapters = two, .adapter_count = 2};
+    check_drawing_with("sd", &options, &common, "sd.lora", 1e-4);
+}
+
 static void a_budget_changes_no_pixel(void **state) {
     (void)state;
     static const char *const models[] = {"sd", "xl", "flux"};
@@ -264,6 +291,7 @@ int main(void) {
         cmocka_unit_test(stable_diffusion_xl_draws_as_diffusers_does),
         cmocka_unit_test(flux_draws_as_diffusers_does),
         cmocka_unit_test(pictures_begin_with_others),
+        cmocka_unit_test(adapters_of_every_naming_draw_the_same),
         cmocka_unit_test(a_budget_changes_no_pixel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
