@@ -1,6 +1,6 @@
 // train_pictures.c — captioned pictures, and an image model without weights that learns them.
 //
-//     train_pictures draw FOLDER COUNT [SEED]   shapes as 64 x 64 PNG files, captions as .txt
+//     train_pictures draw FOLDER COUNT [SEED]   shapes as 32 x 32 PNG files, captions as .txt
 //     train_pictures begin FOLDER               a diffusers folder: configurations of a small VAE
 //                                               and UNet, a tokenizer, a text encoder
 //
@@ -19,7 +19,7 @@
 
 #include "train_pictures_model.h"
 
-enum { SIDE = 64, TOKENS = 16, DIM = 64, FFN = 128 };
+enum { SIDE = 32, TOKENS = 16, DIM = 64, FFN = 128 };
 
 static const char *const sizes[] = {"small", "large"};
 static const char *const colours[] = {"red", "green", "blue", "yellow", "purple", "orange"};
@@ -83,9 +83,9 @@ static scene draw_scene(void) {
     s.ground = choose(COUNT_OF(grounds));
     s.row = choose(3);
     s.column = choose(3);
-    s.radius = SIDE * ((s.size ? 0.17 : 0.09) + 0.02 * uniform());
-    s.x = SIDE * (0.22 + 0.28 * s.column + 0.03 * (uniform() - 0.5));
-    s.y = SIDE * (0.22 + 0.28 * s.row + 0.03 * (uniform() - 0.5));
+    s.radius = SIDE * ((s.size ? 0.22 : 0.13) + 0.02 * uniform());
+    s.x = SIDE * (0.26 + 0.24 * s.column + 0.03 * (uniform() - 0.5));
+    s.y = SIDE * (0.26 + 0.24 * s.row + 0.03 * (uniform() - 0.5));
     return s;
 }
 

@@ -26,7 +26,7 @@ static const char vae_json[] =
     "\"DownEncoderBlock2D\"],\n"
     "  \"in_channels\": 3,\n  \"latent_channels\": 4,\n  \"layers_per_block\": 1,\n"
     "  \"mid_block_add_attention\": false,\n  \"norm_num_groups\": 8,\n  \"out_channels\": 3,\n"
-    "  \"sample_size\": 64,\n  \"scaling_factor\": 1.0,\n"
+    "  \"sample_size\": 32,\n  \"scaling_factor\": 1.0,\n"
     "  \"up_block_types\": [\"UpDecoderBlock2D\", \"UpDecoderBlock2D\", \"UpDecoderBlock2D\"]\n}\n";
 
 static const char unet_json[] =
@@ -36,7 +36,7 @@ static const char unet_json[] =
     "  \"down_block_types\": [\"CrossAttnDownBlock2D\", \"CrossAttnDownBlock2D\"],\n"
     "  \"in_channels\": 4,\n  \"layers_per_block\": 1,\n"
     "  \"mid_block_type\": \"UNetMidBlock2DCrossAttn\",\n  \"norm_num_groups\": 8,\n"
-    "  \"out_channels\": 4,\n  \"sample_size\": 16,\n"
+    "  \"out_channels\": 4,\n  \"sample_size\": 8,\n"
     "  \"up_block_types\": [\"CrossAttnUpBlock2D\", \"CrossAttnUpBlock2D\"]\n}\n";
 
 static const char tokenizer_json[] =

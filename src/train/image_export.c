@@ -159,8 +159,17 @@ static rn_status write_part(rn_image_trainer *t, rn_dtype dtype, const char *pat
     return s == RN_OK ? back : s;
 }
 
+static rn_status export_additions(rn_image_trainer *t, const char *folder) {
+    RN_TRY(make_folder(folder));
+    RN_TRY(rn_image_swap_averages(t));
+    rn_status s = rn_image_lora_export(t, folder);
+    rn_status back = rn_image_swap_averages(t);
+    return s == RN_OK ? back : s;
+}
+
 rn_status rn_image_trainer_export(rn_image_trainer *t, rn_dtype dtype, const char *folder) {
     const char *part = t->diffuses ? "unet" : "vae";
+    if (t->lora) return export_additions(t, folder);
     char path[RN_IMAGE_PATH];
     struct stat from, to;
     RN_TRY(make_folder(folder));

@@ -66,6 +66,7 @@ float rn_image_first(void *self, const char *name, rn_shape shape, uint64_t seed
                      uint64_t element) {
     (void)self;
     rn_str text = rn_str_from(name);
+    if (rn_str_ends(text, RN_STR(".up"))) return 0; // of an addition
     if (shape.rank == 1) return rn_str_ends(text, RN_STR(".weight")) ? 1 : 0;
     if (rn_str_ends(text, RN_STR("_embedding.weight")))
         return 0.02f * rn_philox_normal(seed, number, element);

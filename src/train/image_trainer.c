@@ -111,6 +111,19 @@ static rn_status make_forward(void *self, uint32_t shape, rn_forward *out) {
     return t->diffuses ? unet.check(unet.config, true) : RN_OK;
 }
 
+// The denoiser's own weights stay as they are, and additions to them are trained.
+static rn_status adapt(rn_image_trainer *t) {
+    void *block = NULL;
+    RN_TRY(rn_arena_alloc(&t->memory, sizeof *t->lora, &block));
+    t->lora = block;
+    RN_TRY(rn_image_lora_init(t->lora, &t->memory, &t->steps[0].unet, t->files, t->options.lora));
+    for (uint32_t i = 0; i < t->job.shapes; i++)
+        t->steps[i].unet.files = &t->lora->files;
+    t->job.weights = rn_image_component_weights(&t->lora->component);
+    t->job.drawn = t->options.trainer.trained = RN_LORA_TRAINED;
+    return RN_OK;
+}
+
 static rn_status read_configs(rn_image_trainer *t) {
     const rn_pictures_info *info = rn_pictures_get_info(t->pictures);
     rn_image_step_config c = {.kl = (float)(t->options.kl > 0 ? t->options.kl : 1e-6)};
@@ -129,6 +142,7 @@ static rn_status read_configs(rn_image_trainer *t) {
         .self = t, .shapes = info->bucket_count, .forward = make_forward, .first = rn_image_first};
     RN_TRY(rn_image_part_weights(t->folder, t->diffuses ? "unet" : "vae", &t->files));
     t->job.weights.checkpoint = t->files;
+    if (t->options.lora) RN_TRY(adapt(t));
     return t->diffuses ? rn_image_cache_texts(t) : RN_OK;
 }
 
@@ -139,8 +153,8 @@ static rn_status check_options(const rn_image_train_options *o, bool *out_diffus
     if (!*out_diffuses && strcmp(name, "autoencoder") != 0)
         return rn_hint(rn_fail(RN_INVALID, "image models have no objective '%s'", name),
                        "there are diffusion and autoencoder");
-    if (o->lora)
-        return rn_fail(RN_UNSUPPORTED, "low-rank additions to image networks are not built");
+    if (o->lora && !*out_diffuses)
+        return rn_fail(RN_UNSUPPORTED, "an autoencoder is trained itself, without additions");
     if (!(o->caption_dropout >= 0 && o->caption_dropout <= 1) ||
         !(o->average >= 0 && o->average < 1) || !(o->min_snr >= 0) || !(o->offset_noise >= 0) ||
         !(o->kl >= 0))
@@ -220,6 +234,18 @@ static rn_status take_averages(rn_image_trainer *t) {
     return RN_OK;
 }
 
+// Files of models without use_linear_projection have kernels of 1 x 1 where the graph has matrices.
+static void name_kernels(rn_image_trainer *t) {
+    for (uint32_t i = 0; i < t->trainer->weight_count; i++) {
+        rn_trained *w = &t->trainer->tensors[i];
+        rn_str name = rn_str_from(w->name);
+        bool projects = rn_str_ends(name, RN_STR(".proj_in.weight")) ||
+                        rn_str_ends(name, RN_STR(".proj_out.weight"));
+        if (projects && w->shape.rank == 2)
+            w->shape = RN_SHAPE(w->shape.dims[0], w->shape.dims[1], 1, 1);
+    }
+}
+
 // ---- a trainer ----------------------------------------------------------------------------------
 
 rn_status rn_image_train_plan(const char *model, const rn_pictures *pictures,
@@ -246,6 +272,8 @@ rn_status rn_image_trainer_create(const char *model, const rn_pictures *pictures
     rn_status s = t->diffuses ? rn_image_cache_open(t) : RN_OK;
     if (s == RN_OK) s = take_buffers(t);
     if (s == RN_OK) s = rn_trainer_create_job(&t->options.trainer, &t->job, &t->trainer);
+    if (s == RN_OK && t->diffuses && !t->lora && !t->steps[0].unet.linear_projection)
+        name_kernels(t);
     if (s == RN_OK && options->average > 0) s = take_averages(t);
     if (s == RN_OK)
         *out = t;

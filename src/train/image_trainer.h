@@ -5,7 +5,7 @@
 #include <ration/tokenizer.h>
 #include <ration/train_images.h>
 
-#include "model/image/image_networks.h"
+#include "model/image/image_component.h"
 #include "train/train_noise.h"
 #include "train/pictures.h"
 #include "train/trainer.h"
@@ -19,6 +19,21 @@ typedef struct rn_image_step_config {
     float kl;
 } rn_image_step_config;
 
+// Additions to a denoiser (image_lora.c). It stays where it is while recipes live.
+typedef struct rn_image_lora_part {
+    rn_low_rank low_rank;
+    const char *weight, *module; // "mid_block...to_q.weight", without ".weight"
+} rn_image_lora_part;
+typedef struct rn_image_lora {
+    rn_image_component component; // the base
+    rn_image_files files;         // its, with the additions
+    rn_image_lora_part *parts;    // (count)
+    uint32_t count, rank;
+    float alpha, scale;
+    const char *const *targets; // (target_count), borrowed while it is made
+    size_t target_count;
+} rn_image_lora;
+
 struct rn_image_trainer {
     const rn_pictures *pictures;
     rn_image_train_options options;
@@ -30,6 +45,7 @@ struct rn_image_trainer {
     uint32_t latent_channels, factor;
     float scaling, shift;
     rn_checkpoint *files; // of the part that is trained; NULL: it is drawn
+    rn_image_lora *lora;  // or NULL
     rn_trainer_job job;
     rn_trainer *trainer;
     // diffusion:
@@ -59,6 +75,13 @@ float rn_image_first(void *self, const char *name, rn_shape shape, uint64_t seed
 RN_MUST_USE rn_status rn_image_cache_texts(rn_image_trainer *t);
 RN_MUST_USE rn_status rn_image_cache_plan(rn_image_trainer *t, rn_program **out);
 RN_MUST_USE rn_status rn_image_cache_open(rn_image_trainer *t);
+
+// RN_INVALID names a target without a weight. Memory is the arena's.
+RN_MUST_USE rn_status rn_image_lora_init(rn_image_lora *lora, rn_arena *memory,
+                                         const rn_unet_config *config, const rn_checkpoint *files,
+                                         const rn_lora_options *options);
+// pytorch_lora_weights.safetensors and lora_kohya.safetensors.
+RN_MUST_USE rn_status rn_image_lora_export(rn_image_trainer *t, const char *folder);
 
 // "folder/part/name".
 RN_MUST_USE rn_status rn_image_part_path(const char *folder, const char *part, const char *name,

@@ -5,7 +5,7 @@
 
 "$examples/train_pictures" draw data 24 3 || fail 'no pictures'
 "$examples/train_pictures" begin start || fail 'no model to begin with'
-common=(--data data --size 64 --batch-size 2 --threads 2 --seed 5 --rate 0.001 --log-every 1)
+common=(--data data --size 32 --batch-size 2 --threads 2 --seed 5 --rate 0.001 --log-every 1)
 
 # A denoiser needs latents: the VAE comes first.
 expect 3 "$ration" train start --objective diffusion "${common[@]}" --out early --steps 1
@@ -13,7 +13,7 @@ says err "the model's vae has no weights" '--objective autoencoder'
 
 # An autoencoder from nothing: planned = held, its model has weights and the scale of its latents.
 expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out vae --steps 3 --validation 0.2 --evaluate-every 2 --json
-says err 'data: 24 pictures' '64 x 64: 24' 'step' 'evaluate' 'validation' 'model in vae/model'
+says err 'data: 24 pictures' '32 x 32: 24' 'step' 'evaluate' 'validation' 'model in vae/model'
 python3 - << 'PYTHON' || fail 'planned and held differ'
 import json
 r = json.load(open('out'))
@@ -28,7 +28,7 @@ says err 'has a training already'
 # The denoiser, from nothing, with all that a step can have; stopped and resumed, the same bytes.
 options=(--ema 0.9 --min-snr 5 --offset-noise 0.05 --caption-dropout 0.5)
 expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out whole --steps 4 --schedule constant
-says err 'encode 64x64: 24 done' 'text: ' 'step 4/4'
+says err 'encode 32x32: 24 done' 'text: ' 'step 4/4'
 expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out parts --steps 2 --schedule constant
 expect 0 "$ration" train vae/model --objective diffusion "${common[@]}" "${options[@]}" --out parts --steps 4 --schedule constant --resume
 grep -q 'encode' err && fail 'latents were made twice'
@@ -37,31 +37,47 @@ expect 2 "$ration" train vae/model --objective diffusion "${common[@]}" --out pa
 says err 'another training'
 
 # Fine-tuned: the weights of its own model are read. The plan, without loading anything.
-expect 0 "$ration" train whole/model --objective diffusion "${common[@]}" --out again --steps 1
+expect 0 "$ration" train whole/model --objective diffusion "${common[@]}" --out again --steps 1 --method full
+# Additions alone: in diffusers' names and in kohya's; conv kernels, too.
+expect 0 "$ration" train whole/model --objective diffusion "${common[@]}" --out adapter --steps 2 --rank 4 --alpha 8 --target to_q --target 'mid_block.*.conv1'
+says err 'adapter in adapter'
+python3 - << 'PYTHON' || fail 'the additions are not those that were asked for'
+import json, struct
+def names(path):
+    data = open(path, 'rb').read()
+    return {k: v['shape'] for k, v in json.loads(data[8:8 + struct.unpack('<Q', data[:8])[0]]).items() if k != '__metadata__'}
+ours, kohya = names('adapter/pytorch_lora_weights.safetensors'), names('adapter/lora_kohya.safetensors')
+assert len(kohya) == len(ours) // 2 * 3 > 0, (len(ours), len(kohya))
+assert ours['unet.mid_block.resnets.0.conv1.lora_A.weight'] == [4, 80, 3, 3], ours
+assert kohya['lora_unet_mid_block_attentions_0_transformer_blocks_0_attn2_to_q.lora_up.weight'] == [80, 4]
+assert kohya['lora_unet_mid_block_resnets_0_conv1.alpha'] == []
+PYTHON
+expect 2 "$ration" train whole/model --objective diffusion "${common[@]}" --out wrong --steps 1 --target nothing
+says err "the target 'nothing' names no weight"
 cat > train.toml << TOML
 [train]
 base = "whole/model"
 objective = "diffusion"
 data = "data"
 out = "planned"
-size = "64"
+size = "32"
 batch = 2
 TOML
 expect 0 "$ration" plan train.toml
-says out 'encode 64x64' 'text' 'step' 'save'
+says out 'encode 32x32' 'text' 'step' 'save'
 [ ! -e planned ] || fail 'a plan left files behind'
 
 # Within a smaller budget the same bits; below the smallest one a refusal that names it.
 expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out roomy --steps 2 --exact
-expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out tight --steps 2 --exact --budget +16MiB
+expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out tight --steps 2 --exact --budget +12MiB
 cmp roomy/model/vae/diffusion_pytorch_model.safetensors tight/model/vae/diffusion_pytorch_model.safetensors || fail 'another budget, other bytes'
 expect 4 "$ration" train start --objective autoencoder "${common[@]}" --out none --steps 2 --budget +2MiB
 
 # What is wrong is named.
 expect 2 "$ration" train start --objective autoencoder --data data --size 70 --out wrong
-expect 3 "$ration" train start --objective autoencoder --data nowhere --size 64 --out wrong
+expect 3 "$ration" train start --objective autoencoder --data nowhere --size 32 --out wrong
 mkdir empty
-expect 3 "$ration" train start --objective autoencoder --data empty --size 64 --out wrong
+expect 3 "$ration" train start --objective autoencoder --data empty --size 32 --out wrong
 says err 'no PNG or JPEG'
 mkdir part && cp -r start/vae part/
 expect 3 "$ration" train part --objective diffusion "${common[@]}" --out wrong

@@ -29,6 +29,7 @@ typedef struct image_training {
     rn_image_trainer *trainer;
     rn_program *cache, *program; // plans
     rn_train_log *log;
+    rn_lora_options lora;
     char out[PATH_BYTES], checkpoint[PATH_BYTES];
     uint64_t steps, warmup;
     uint32_t batch;
@@ -111,7 +112,29 @@ static void show_cache(void *self, const char *phase, uint64_t done, uint64_t co
         fprintf(stderr, "%s: %llu done\n", phase, (unsigned long long)done);
 }
 
+// An autoencoder, and a denoiser without weights, is trained itself.
+static bool is_full(const image_training *t) {
+    char path[PATH_BYTES];
+    bool begins = true;
+    static const char *const names[] = {"", ".index.json"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%.3900s/unet/diffusion_pytorch_model.safetensors%s", t->model,
+                 names[i]);
+        begins = begins && access(path, F_OK) != 0;
+    }
+    return begins || strcmp(text_of(t, "objective"), "autoencoder") == 0 ||
+           strcmp(text_of(t, "method"), "full") == 0;
+}
+
 static rn_status read_options(image_training *t, rn_image_train_options *o) {
+    const char *const *targets = NULL;
+    t->lora = (rn_lora_options){.rank = (uint32_t)count_of(t, "rank"),
+                                .alpha = (float)number_of(t, "alpha"),
+                                .by_root = is_set(t, "rslora")};
+    t->lora.target_count = rn_settings_list(t->in->settings, "target", &targets);
+    t->lora.targets = targets;
+    if (strcmp(text_of(t, "method"), "qlora") == 0)
+        return rn_fail(RN_UNSUPPORTED, "additions to quantised image networks are not built");
     *o = (rn_image_train_options){.objective = text_of(t, "objective"),
                                   .trainer = {.batch = t->batch,
                                               .optimizer = text_of(t, "optimizer"),
@@ -120,6 +143,7 @@ static rn_status read_options(image_training *t, rn_image_train_options *o) {
                                               .seed = count_of(t, "seed"),
                                               .undecayed = "*norm*,*.bias",
                                               .device = t->device},
+                                  .lora = is_full(t) ? NULL : &t->lora,
                                   .min_snr = number_of(t, "min-snr"),
                                   .offset_noise = number_of(t, "offset-noise"),
                                   .caption_dropout = number_of(t, "caption-dropout"),
@@ -226,7 +250,7 @@ static double rate_at(const image_training *t, uint64_t step) {
 
 static rn_status save(image_training *t) {
     char folder[PATH_BYTES + 8];
-    snprintf(folder, sizeof folder, "%s/model", t->out);
+    snprintf(folder, sizeof folder, "%s%s", t->out, is_full(t) ? "/model" : "");
     RN_TRY(rn_image_trainer_save(t->trainer, t->checkpoint));
     return rn_image_trainer_export(t->trainer, RN_DTYPE_F16, folder);
 }
@@ -301,13 +325,15 @@ static rn_status take_steps(image_training *t) {
 static void name_run(image_training *t) {
     char text[1024];
     const rn_pictures_info *info = rn_pictures_get_info(t->pictures);
-    snprintf(text, sizeof text,
-             "objective=%s;pictures=%llu;size=%s;buckets=%u;batch=%u;seed=%llu;optimizer=%s;"
-             "min_snr=%g;offset_noise=%g;caption_dropout=%g;ema=%g;kl=%g",
-             text_of(t, "objective"), (unsigned long long)info->count, text_of(t, "size"),
-             info->bucket_count, t->batch, (unsigned long long)count_of(t, "seed"),
-             text_of(t, "optimizer"), number_of(t, "min-snr"), number_of(t, "offset-noise"),
-             number_of(t, "caption-dropout"), number_of(t, "ema"), number_of(t, "kl"));
+    snprintf(
+        text, sizeof text,
+        "objective=%s;rank=%llu;pictures=%llu;size=%s;buckets=%u;batch=%u;seed=%llu;optimizer=%s;"
+        "min_snr=%g;offset_noise=%g;caption_dropout=%g;ema=%g;kl=%g",
+        text_of(t, "objective"), (unsigned long long)(is_full(t) ? 0 : count_of(t, "rank")),
+        (unsigned long long)info->count, text_of(t, "size"), info->bucket_count, t->batch,
+        (unsigned long long)count_of(t, "seed"), text_of(t, "optimizer"), number_of(t, "min-snr"),
+        number_of(t, "offset-noise"), number_of(t, "caption-dropout"), number_of(t, "ema"),
+        number_of(t, "kl"));
     rn_trainer_set_run(rn_image_trainer_get(t->trainer), text);
 }
 
@@ -369,8 +395,9 @@ static void print_end(const image_training *t) {
             taken += rn_ledger_read(device, (rn_purpose)i).now_bytes;
         }
     if (!t->quiet)
-        fprintf(stderr, "planned %s, held %s\nmodel in %s/model\n", rn_size_format(planned).text,
-                rn_size_format(taken).text, t->out);
+        fprintf(stderr, "planned %s, held %s\n%s in %s%s\n", rn_size_format(planned).text,
+                rn_size_format(taken).text, is_full(t) ? "model" : "adapter", t->out,
+                is_full(t) ? "/model" : "");
     if (!t->in->json) return;
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
