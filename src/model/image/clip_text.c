@@ -1,4 +1,4 @@
-// clip.c — CLIP's text transformer. One layer, causal:
+// clip_text.c — CLIP's text transformer. One layer, causal:
 //
 //     x ─ norm ─ q, k, v ─ attention ─ out ─ + ─ norm ─ fc1 ─ gelu ─ fc2 ─ + ─▶
 //
