@@ -50,6 +50,7 @@ struct rn_program {
     rn_program_values values;
     char caps_name[64];
     uint64_t budget_bytes;
+    uint64_t making_bytes; // of the host, that were held at most while it was made
     rn_program_summary summary;
 };
 

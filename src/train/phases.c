@@ -101,6 +101,9 @@ rn_train_phase_info rn_train_get_phase(const rn_program *program, rn_train_phase
         out.tables_bytes += staging; // on the host
     else
         out.bytes[RN_PURPOSE_STAGING] += staging;
+    // Before anything is there, the plan is made: by now it is known what that took.
+    if (own && phase == RN_TRAIN_LOAD && program->making_bytes > out.tables_bytes + out.host_bytes)
+        out.tables_bytes = program->making_bytes - out.host_bytes;
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         out.planned_bytes += out.bytes[i];
     return out;

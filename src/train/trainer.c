@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "graph/philox.h"
 #include "memory/account.h"
+#include "plan/program.h"
 #include "runtime/recover.h"
 #include "train/optimizer.h"
 #include "train/train_recipe.h"
@@ -198,7 +199,12 @@ rn_status rn_trainer_plan_phases(rn_trainer *t, rn_recipe *steps, rn_recipe *eva
     for (uint32_t i = 0; o->evaluate_every && i < shapes; i++)
         phases[count++] = (rn_program_phase){.name = shapes == 1 ? "evaluate" : evaluates[i].name,
                                              .recipe = &evaluates[i]};
-    return rn_program_make(phases, count, caps, &plan, &t->program);
+    rn_scope scope;
+    rn_scope_begin(&scope, "planning", RN_DEVICE_HOST);
+    rn_status s = rn_program_make(phases, count, caps, &plan, &t->program);
+    uint64_t held = rn_scope_end(&scope).peak_allocated;
+    if (s == RN_OK) t->program->making_bytes = held;
+    return s;
 }
 
 rn_train_options rn_trainer_step_options(const rn_trainer *t) {

@@ -522,7 +522,11 @@ static void print_end(training *t) {
     (void)!rn_json_finish(&json);
 }
 
-static rn_status check_merge(const training *t) {
+static rn_status check_method(const training *t) {
+    if (is_method(t, "full") && !model_of(t))
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "--method full: the built-in model has no files to "
+                                               "write it like"),
+                       "name a folder of safetensors, or a GGUF file");
     if (!train_bool(t, "merge")) return RN_OK;
     if (is_method(t, "full"))
         return rn_fail(RN_INVALID,
@@ -542,7 +546,7 @@ static rn_status open_model(training *t) {
     if (!t->rows) return rn_fail(RN_NO_MEMORY, "no memory for a batch");
     snprintf(t->out, sizeof t->out, "%s", train_text(t, "out"));
     RN_TRY(read_patterns(t));
-    RN_TRY(check_merge(t));
+    RN_TRY(check_method(t));
     if (is_method(t, "qlora")) {
         if (!t->out[0]) return refuse_out();
         RN_TRY(make_quantised_base(t, model_of(t), t->base));
