@@ -24,6 +24,23 @@ typedef struct rn_step8 {
     const rn_state_steps *steps; // codes are looked up there; NULL: searched for
 } rn_step8;
 
+// Inputs `codes` and `scales` are a state of the weight; their new values are the outputs before
+// them.
+static inline rn_status rn_shape_codes(rn_shaping *s, uint32_t codes, uint32_t scales) {
+    uint64_t n = rn_shape_elements(s->in[0].shape, 1);
+    uint64_t blocks = (n + RN_STATE_BLOCK - 1) / RN_STATE_BLOCK;
+    RN_TRY(rn_shape_want(s, codes, RN_DTYPE_U8));
+    RN_TRY(rn_shape_want(s, scales, RN_DTYPE_F32));
+    if (!rn_shape_equal(s->in[codes].shape, s->in[0].shape))
+        return rn_shape_fail(s, "codes have the shape of the weight");
+    if (!rn_shape_equal(s->in[scales].shape, RN_SHAPE(blocks)))
+        return rn_shape_fail(s, "there is one scale for %d elements", RN_STATE_BLOCK);
+    s->out[codes - 1].shape = s->in[codes].shape;
+    s->out[codes - 1].dtype = RN_DTYPE_U8;
+    s->out[scales - 1].shape = s->in[scales].shape;
+    return RN_OK;
+}
+
 static inline rn_step8 rn_adamw8_step(const rn_adamw_attrs *a, const rn_scalar *scalars) {
     double rate = scalars[a->rate].f64, step = scalars[a->step].f64;
     float c1 = (float)(1 - pow(a->beta1, step)), c2 = (float)sqrt(1 - pow(a->beta2, step));

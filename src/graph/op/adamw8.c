@@ -9,25 +9,10 @@
 
 enum { GUARD = 6 };
 
-static rn_status want_codes(rn_shaping *s, uint32_t codes, uint32_t scales) {
-    uint64_t n = rn_shape_elements(s->in[0].shape, 1);
-    uint64_t blocks = (n + RN_STATE_BLOCK - 1) / RN_STATE_BLOCK;
-    RN_TRY(rn_shape_want(s, codes, RN_DTYPE_U8));
-    RN_TRY(rn_shape_want(s, scales, RN_DTYPE_F32));
-    if (!rn_shape_equal(s->in[codes].shape, s->in[0].shape))
-        return rn_shape_fail(s, "codes have the shape of the weight");
-    if (!rn_shape_equal(s->in[scales].shape, RN_SHAPE(blocks)))
-        return rn_shape_fail(s, "there is one scale for %d elements", RN_STATE_BLOCK);
-    s->out[codes - 1].shape = s->in[codes].shape;
-    s->out[codes - 1].dtype = RN_DTYPE_U8;
-    s->out[scales - 1].shape = s->in[scales].shape;
-    return RN_OK;
-}
-
 static rn_status shape(rn_shaping *s) {
     RN_TRY(rn_shape_update(s, GUARD));
-    RN_TRY(want_codes(s, 2, 4));
-    return want_codes(s, 3, 5);
+    RN_TRY(rn_shape_codes(s, 2, 4));
+    return rn_shape_codes(s, 3, 5);
 }
 
 static void cost(const rn_call *call, rn_cost *out) {

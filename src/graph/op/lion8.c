@@ -10,19 +10,8 @@
 enum { GUARD = 4 };
 
 static rn_status shape(rn_shaping *s) {
-    uint64_t n = rn_shape_elements(s->in[0].shape, 1);
-    uint64_t blocks = (n + RN_STATE_BLOCK - 1) / RN_STATE_BLOCK;
     RN_TRY(rn_shape_update(s, GUARD));
-    RN_TRY(rn_shape_want(s, 2, RN_DTYPE_U8));
-    RN_TRY(rn_shape_want(s, 3, RN_DTYPE_F32));
-    if (!rn_shape_equal(s->in[2].shape, s->in[0].shape))
-        return rn_shape_fail(s, "codes have the shape of the weight");
-    if (!rn_shape_equal(s->in[3].shape, RN_SHAPE(blocks)))
-        return rn_shape_fail(s, "there is one scale for %d elements", RN_STATE_BLOCK);
-    s->out[1].shape = s->in[2].shape;
-    s->out[1].dtype = RN_DTYPE_U8;
-    s->out[2].shape = s->in[3].shape;
-    return RN_OK;
+    return rn_shape_codes(s, 2, 3);
 }
 
 static void cost(const rn_call *call, rn_cost *out) {
