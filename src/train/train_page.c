@@ -102,14 +102,22 @@ static rn_status draw(const rn_train_log *log, getter get, const frame *f, const
     return open ? rn_sink_print(sink, "\"/>") : RN_OK;
 }
 
+// So that neighbours on the axis differ.
+static int decimals_of(const frame *f) {
+    int decimals = 0;
+    for (double step = (f->high - f->low) / 4; step < 20 && decimals < 9; step *= 10)
+        decimals++;
+    return decimals;
+}
+
 static rn_status draw_grid(const frame *f, rn_sink sink) {
     for (int i = 0; i <= 4; i++) {
         double value = f->low + (f->high - f->low) * i / 4, y = y_of(f, value);
         RN_TRY(rn_sink_print(sink,
                              "<line class=\"g\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>",
                              LEFT, WIDTH - RIGHT, y, y));
-        RN_TRY(rn_sink_print(sink, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>",
-                             LEFT - 6, y + 4, value));
+        RN_TRY(rn_sink_print(sink, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
+                             LEFT - 6, y + 4, decimals_of(f), value));
     }
     RN_TRY(rn_sink_print(sink, "<text x=\"%d\" y=\"%d\">step %.0f</text>", LEFT, HEIGHT - 6,
                          f->first));
@@ -123,6 +131,10 @@ static rn_status write_chart(const rn_train_log *log, const char *title, getter 
     widen(log, get, &f);
     if (second) widen(log, second, &f);
     if (!(f.low <= f.high)) return RN_OK;
+    if (f.low == f.high) { // the same all the time: from zero on
+        f.low = fmin(f.low, 0);
+        f.high = f.high > 0 ? f.high : f.low + 1;
+    }
     f.first = (double)log->points[0].step;
     f.last = (double)log->points[log->count - 1].step;
     RN_TRY(rn_sink_print(sink,
@@ -136,9 +148,13 @@ static rn_status write_chart(const rn_train_log *log, const char *title, getter 
 
 // ---- memory -------------------------------------------------------------------------------------
 
-static rn_status write_fact(const rn_train_phase_fact *fact, uint64_t most, rn_sink sink) {
+static const char *color_of(int purpose) {
     static const char *const colors[] = {"#0969da", "#8250df", "#2da44e",
                                          "#e36209", "#bf3989", "#1b7c83"};
+    return colors[purpose % (int)(sizeof colors / sizeof *colors)];
+}
+
+static rn_status write_fact(const rn_train_phase_fact *fact, uint64_t most, rn_sink sink) {
     RN_TRY(rn_sink_print(sink, "<tr><td>%s</td><td style=\"text-align:left;width:50%%\">",
                          fact->name));
     uint64_t plan = 0, held = 0;
@@ -150,8 +166,7 @@ static rn_status write_fact(const rn_train_phase_fact *fact, uint64_t most, rn_s
             sink,
             "<span class=\"bar\" title=\"%s %s\" style=\"width:%.2f%%;background:%s\"></span>",
             rn_purpose_name((rn_purpose)i), rn_size_format(fact->fact_bytes[i]).text,
-            100 * (double)fact->fact_bytes[i] / (double)most,
-            colors[i % (int)(sizeof colors / sizeof *colors)]));
+            100 * (double)fact->fact_bytes[i] / (double)most, color_of(i)));
     }
     RN_TRY(rn_sink_print(sink, "</td><td>%s</td>", rn_size_format(plan).text));
     return rn_sink_print(sink, "<td>%s</td><td>%s</td></tr>\n", rn_size_format(held).text,
@@ -170,7 +185,17 @@ static rn_status write_memory(const rn_train_phase_fact *facts, size_t count, rn
                                "<th></th><th>plan</th><th>fact</th><th></th></tr>\n"));
     for (size_t n = 0; n < count; n++)
         RN_TRY(write_fact(&facts[n], most, sink));
-    return rn_sink_print(sink, "</table>\n");
+    RN_TRY(rn_sink_print(sink, "</table>\n<p>"));
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++) {
+        uint64_t held = 0;
+        for (size_t n = 0; n < count; n++)
+            held = facts[n].fact_bytes[i] > held ? facts[n].fact_bytes[i] : held;
+        if (held == 0) continue;
+        RN_TRY(rn_sink_print(
+            sink, "<span class=\"bar\" style=\"width:10px;background:%s\"></span> %s %s &emsp;",
+            color_of(i), rn_purpose_name((rn_purpose)i), rn_size_format(held).text));
+    }
+    return rn_sink_print(sink, "</p>\n");
 }
 
 // ---- the page -----------------------------------------------------------------------------------

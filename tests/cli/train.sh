@@ -18,6 +18,13 @@ cp out before
 expect 0 "$ration" run -p 'Zog' --greedy --tokens 12 -q --lora through
 cmp -s out before && fail 'the adapter changes nothing'
 
+# Its page in a browser, where there is one.
+if timeout 300 python3 "$root/tests/page/browser.py" 2> err; then
+    expect 0 python3 "$root/tests/page/train_page_test.py" "$(realpath through/run.html)"
+else
+    leave_out "the page: $(tail -1 err)"
+fi
+
 # Stopped after a step, and resumed on another number of threads.
 expect 0 "$ration" train "${flags[@]}" --out parts -q --steps 1
 expect 2 "$ration" train "${flags[@]}" --out parts -q
