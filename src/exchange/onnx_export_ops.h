@@ -56,6 +56,13 @@ RN_EXPORTER(conv_transpose);
 RN_EXPORTER(pool);
 RN_EXPORTER(resize);
 RN_EXPORTER(rnn);
+// (N, S..., C) as (N, C, S...).
+rn_shape rn_export_channels_first(rn_shape x);
+
+RN_EXPORTER(grid_sample);
+RN_EXPORTER(roi_align);
+RN_EXPORTER(col2im);
+RN_EXPORTER(dft);
 RN_EXPORTER(quantize_linear);
 RN_EXPORTER(dequantize_linear);
 

@@ -23,7 +23,7 @@ static windows make_windows(uint32_t rank, const uint32_t *before, const uint32_
     return w;
 }
 
-static rn_shape channels_first(rn_shape x) {
+rn_shape rn_export_channels_first(rn_shape x) {
     rn_shape out = x;
     for (uint32_t i = 1; i < x.rank; i++)
         out.dims[i] = i == 1 ? x.dims[x.rank - 1] : x.dims[i - 1];
@@ -41,7 +41,7 @@ static rn_export_value convolve(rn_export *h, const rn_call *call, const rn_expo
     if (in[2].id) all[2] = rn_export_widen(h, in[2]);
     if (all[0].dtype != RN_DTYPE_F32) rn_export_refuse(h, "a convolution of whole numbers");
     rn_export_value y = rn_export_node(h, "Conv", all, 3, attrs, 4, RN_DTYPE_F32,
-                                       channels_first(call->outputs[0].shape));
+                                       rn_export_channels_first(call->outputs[0].shape));
     return rn_export_result(h, call, rn_export_to_channels_last(h, y));
 }
 
@@ -84,8 +84,8 @@ RN_EXPORTER(conv_transpose) {
     rn_export_value all[] = {rn_export_to_channels_first(h, rn_export_widen(h, in[0])),
                              rn_export_widen(h, in[1]), in[2]};
     if (in[2].id) all[2] = rn_export_widen(h, in[2]);
-    rn_export_value y =
-        rn_export_node(h, "ConvTranspose", all, 3, attrs, 5, RN_DTYPE_F32, channels_first(shape));
+    rn_export_value y = rn_export_node(h, "ConvTranspose", all, 3, attrs, 5, RN_DTYPE_F32,
+                                       rn_export_channels_first(shape));
     out[0] = rn_export_result(h, call, rn_export_to_channels_last(h, y));
 }
 
@@ -106,7 +106,7 @@ RN_EXPORTER(pool2d) {
         rn_export_refuse(h, "places of the largest elements");
     rn_export_value y =
         rn_export_node(h, average ? "AveragePool" : "MaxPool", &x, 1, attrs, average ? 4 : 3,
-                       RN_DTYPE_F32, channels_first(call->outputs[0].shape));
+                       RN_DTYPE_F32, rn_export_channels_first(call->outputs[0].shape));
     out[0] = rn_export_result(h, call, rn_export_to_channels_last(h, y));
 }
 
@@ -129,7 +129,7 @@ RN_EXPORTER(pool) {
     if (a->function == RN_POOL_MAX)
         attrs[count++] = RN_EXPORT_INT("storage_order", a->column_major);
     rn_export_value x = rn_export_to_channels_first(h, rn_export_widen(h, in[0])), made[2] = {0};
-    made[0] = rn_export_new(h, x.dtype, channels_first(call->outputs[0].shape));
+    made[0] = rn_export_new(h, x.dtype, rn_export_channels_first(call->outputs[0].shape));
     if (call->output_count > 1 && call->outputs[1].data)
         made[1] = rn_export_new(h, RN_DTYPE_I64, made[0].shape);
     rn_export_write(h, names[a->function], &x, 1, attrs, count, made, made[1].id ? 2 : 1);

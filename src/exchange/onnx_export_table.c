@@ -69,6 +69,10 @@ const rn_exporter rn_exporters[RN_OP_COUNT] = {
     [RN_OP_POOL] = rn_export_op_pool,
     [RN_OP_RESIZE] = rn_export_op_resize,
     [RN_OP_RNN] = rn_export_op_rnn,
+    [RN_OP_GRID_SAMPLE] = rn_export_op_grid_sample,
+    [RN_OP_ROI_ALIGN] = rn_export_op_roi_align,
+    [RN_OP_COL2IM] = rn_export_op_col2im,
+    [RN_OP_DFT] = rn_export_op_dft,
     [RN_OP_QUANTIZE_LINEAR] = rn_export_op_quantize_linear,
     [RN_OP_DEQUANTIZE_LINEAR] = rn_export_op_dequantize_linear,
 };

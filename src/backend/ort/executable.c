@@ -39,6 +39,7 @@ typedef struct ort_executable {
     rn_ort_port *arguments, *results; // as the signature has them
     void *session, *binding, *run_options;
     bool frugal;            // weights are inputs
+    uint32_t level;         // of optimisation
     uint32_t weights_left;  // that were not put yet
     uint64_t allowed_bytes; // of its own allocations
 } ort_executable;
@@ -121,7 +122,7 @@ static rn_status set_options(const ort_executable *e, void *options) {
     RN_ORT_TRY(api->disable_patterns(options), "setting options");
     RN_ORT_TRY(api->disable_arena(options), "setting options");
     RN_ORT_TRY(api->set_log_level(options, ERRORS_OFF), "setting options");
-    RN_ORT_TRY(api->set_optimisation(options, levels[e->device->target.level]), "setting options");
+    RN_ORT_TRY(api->set_optimisation(options, levels[e->level]), "setting options");
     RN_ORT_TRY(api->set_threads(options, (int)e->device->base.caps.threads), "setting options");
     RN_ORT_TRY(api->set_outer_threads(options, 1), "setting options");
     RN_ORT_TRY(api->add_config(options, "session.use_env_allocators", "1"), "setting options");
@@ -194,10 +195,16 @@ static rn_status try_session(ort_executable *e, bool *out_refused) {
     return s;
 }
 
-// Where packing takes more than was planned for it, there is the frugal kind.
+// Where packing takes more than was planned for it, there is the frugal kind. Where its rewriting
+// makes a graph that it refuses itself, there is less of that.
 static rn_status make_session(ort_executable *e) {
     bool refused = false;
     rn_status s = try_session(e, &refused);
+    if (s != RN_OK && s != RN_CANCELLED && !refused && e->level > 1) {
+        rn_log(RN_LOG_WARNING, "ort", "%s; it rewrites less (opt=1)", rn_last_error()->message);
+        e->level = 1;
+        s = try_session(e, &refused);
+    }
     if (s == RN_OK || !refused || e->frugal) return s;
     rn_log(RN_LOG_WARNING, "ort", "%s; weights are not packed", rn_last_error()->message);
     e->frugal = true;
@@ -369,6 +376,7 @@ rn_status rn_ort_compile(rn_device *device, const rn_compile_request *request,
     e->device = (rn_ort_device *)((char *)device - offsetof(rn_ort_device, base));
     e->api = e->device->api;
     e->graph = request->graph;
+    e->level = e->device->target.level;
     rn_arena_init(&e->memory, RN_HOST_OTHER, 0);
     rn_status s = build(e, request);
     if (s == RN_OK)
