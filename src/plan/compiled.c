@@ -31,9 +31,11 @@ typedef struct maker {
     const rn_device_caps *caps;
     rn_device_caps host; // the CPU, with as many threads as the device
     rn_plan_options options;
-    bool hybrid;     // the CPU may compute the first blocks
-    uint32_t blocks; // of the recipe's graph
+    bool hybrid;          // the CPU may compute the first blocks
+    uint32_t least_block; // of the executable in the attempt that takes least
+    uint32_t blocks;      // of the recipe's graph
     bool has_rows;
+    uint64_t table_bytes;  // of a second plan, for the CPU's blocks
     rn_error_info refusal; // of the whole graph, where the back end does not compute some op of it
 } maker;
 
@@ -59,7 +61,7 @@ static void drop(attempt *a) {
     a->host = NULL;
 }
 
-// Blocks [first, end) of the recipe's graph.
+// Blocks [first, end) of the recipe's graph. RN_UNSUPPORTED: it cannot be cut there.
 static rn_status build(const rn_recipe *recipe, uint32_t first, uint32_t end, rn_graph **out) {
     rn_graph *whole = NULL;
     rn_arena scratch;
@@ -76,6 +78,14 @@ static rn_status build(const rn_recipe *recipe, uint32_t first, uint32_t end, rn
     for (uint32_t b = first; s == RN_OK && b < end && b < blocks; b++)
         keep[b] = true;
     if (s == RN_OK) s = rn_graph_keep_blocks(whole, keep, out);
+    if (s == RN_OK && rn_graph_node_count(*out) == 0) {
+        s = rn_fail(RN_UNSUPPORTED, "blocks %u to %u of '%s' have no nodes", first, end,
+                    recipe->name);
+        rn_graph_destroy(*out);
+        *out = NULL;
+    }
+    // What crosses is an output of the graph, or none of its values.
+    if (s == RN_INVALID) s = rn_fail(RN_UNSUPPORTED, "%s", rn_last_error()->message);
     rn_arena_free_all(&scratch);
     rn_graph_destroy(whole);
     return s;
@@ -122,6 +132,7 @@ static rn_status try_it(const maker *m, uint64_t rows, uint32_t first_block, boo
     RN_TRY(build(m->recipe, first_block, UINT32_MAX, &out->graph));
     RN_TRY(caps.backend->estimate(&caps, out->graph, rows, out->purpose_bytes));
     out->host_bytes = count_host(m, out->graph, rows);
+    if (first_block && !m->caps->own_memory) out->purpose_bytes[RN_PURPOSE_OTHER] += m->table_bytes;
     if (!m->caps->own_memory) out->purpose_bytes[RN_PURPOSE_STAGING] += out->host_bytes;
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         if (!rn_add_u64(out->bytes, out->purpose_bytes[p], &out->bytes))
@@ -161,7 +172,7 @@ static rn_status fit(const maker *m, uint64_t room, attempt *a, bool *out) {
     uint64_t left = room == RN_NO_LIMIT ? RN_NO_LIMIT : room - a->bytes;
     rn_status s = plan_host(m, a, left, &a->host);
     *out = s == RN_OK;
-    return s == RN_OVER_BUDGET ? RN_OK : s;
+    return s == RN_OVER_BUDGET || s == RN_UNSUPPORTED ? RN_OK : s;
 }
 
 // The fewest bytes that an attempt takes with its blocks on the host.
@@ -174,6 +185,16 @@ static rn_status count_least(const maker *m, attempt *a, uint64_t *out) {
 }
 
 // ---- searching ----------------------------------------------------------------------------------
+
+// What takes least, where a search finds nothing: a graph cannot be cut behind every block.
+static rn_status try_least(const maker *m, uint64_t rows, uint64_t room, attempt *out) {
+    bool fits = false;
+    if (m->least_block == 0) return RN_OK;
+    rn_status s = try_it(m, rows, m->least_block, false, out);
+    if (s == RN_OK) s = fit(m, room, out, &fits);
+    if (!fits) drop(out);
+    return s == RN_UNSUPPORTED ? RN_OK : s;
+}
 
 // The fewest first blocks on the host with which the rest fits into `room`; *out has no graph where
 // there is none. Fewer blocks on the device never take more.
@@ -196,7 +217,7 @@ static rn_status try_hybrid(const maker *m, uint64_t rows, uint64_t room, attemp
         if (fits) *out = a;
         *(fits ? &high : &low) = fits ? middle : middle + 1;
     }
-    return RN_OK;
+    return out->graph ? RN_OK : try_least(m, rows, room, out);
 }
 
 static uint64_t halve(const maker *m, uint64_t rows) {
@@ -231,7 +252,7 @@ static rn_status find_attempt(maker *m, uint64_t room, attempt *out) {
 
 // The fewest bytes of any attempt: one row, and as many blocks on the host as can be; in one memory
 // that may be more than all on the device.
-static rn_status find_smallest(const maker *m, uint64_t *out) {
+static rn_status find_smallest(maker *m, uint64_t *out) {
     uint32_t block = m->hybrid ? m->blocks : 1;
     uint64_t whole = UINT64_MAX;
     rn_status s = RN_UNSUPPORTED;
@@ -241,6 +262,7 @@ static rn_status find_smallest(const maker *m, uint64_t *out) {
         if (s == RN_OK) s = count_least(m, &a, out);
         drop(&a);
     }
+    if (s == RN_OK) m->least_block = block;
     if (s != RN_OK || block == 0 || m->caps->own_memory) return s;
     if (try_it(m, m->has_rows, 0, false, &a) == RN_OK) whole = a.bytes;
     drop(&a);
@@ -500,6 +522,7 @@ static rn_status look_at(maker *m) {
     if (s == RN_OK) {
         m->blocks = rn_graph_block_count(graph);
         m->has_rows = rn_graph_has_rows(graph);
+        m->table_bytes = rn_plan_table_bytes(graph);
     }
     rn_graph_destroy(graph);
     return s;
