@@ -234,6 +234,15 @@ void rn_import_inline_graph(rn_import_call *c, const rn_onnx_graph_proto *graph)
     if (s != RN_OK) rn_graph_spoil(c->graph, s);
 }
 
+bool rn_import_spend(rn_import_call *c, uint64_t nodes) {
+    rn_import *m = c->import;
+    if (nodes > MOST_NODES || m->expanded > MOST_NODES - nodes)
+        rn_import_refuse(c, "with it the model has more than %d nodes", MOST_NODES);
+    else
+        m->expanded += nodes;
+    return rn_graph_finish(c->graph) == RN_OK;
+}
+
 static rn_status call_graph(rn_import_call *c, const rn_onnx_graph_proto *graph,
                             const rn_import_slot *inputs, size_t input_count,
                             rn_import_slot *outputs, size_t output_count) {

@@ -94,6 +94,10 @@ const rn_import_op *rn_import_find_op(rn_str domain, rn_str name);
 // RN_UNSUPPORTED: "node 'x' (Resize): ...". The graph is spoilt with it.
 void rn_import_refuse(rn_import_call *c, const char *format, ...) RN_PRINTF(2, 3);
 
+// Counts what one node is written as, beyond itself, among the nodes that a file may have. False:
+// they are too many, and the graph is spoilt.
+bool rn_import_spend(rn_import_call *c, uint64_t nodes);
+
 // ---- inputs -------------------------------------------------------------------------------------
 
 // NULL: left out.

@@ -89,9 +89,10 @@ static void read_gates(linear *l, rn_str rule) {
 static void linear_attention(rn_import_call *c) {
     rn_graph *g = c->graph;
     rn_import *m = c->import;
+    enum { STEP_NODES = 16 };
     linear l = {.call = c};
     rn_str rule = rn_import_text(c, "update_rule", "gated_delta");
-    if (!read_sizes(&l)) return;
+    if (!read_sizes(&l) || !rn_import_spend(c, STEP_NODES * l.steps)) return;
     rn_dtype dtype = rn_import_dtype(c, 0), state = dtype;
     float scale = rn_import_float(c, "scale", 0);
     if (scale == 0) scale = (float)(1 / sqrt((double)l.key_dim));

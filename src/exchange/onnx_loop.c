@@ -79,7 +79,9 @@ static bool make_room(loop *l) {
 // front of its states.
 static bool step(loop *l, uint32_t results_before) {
     if (l->steps == MOST_STEPS) rn_import_refuse(l->call, "it has more than %d steps", MOST_STEPS);
-    if (!is_good(l) || !make_room(l)) return false;
+    if (!is_good(l) || !rn_import_spend(l->call, l->body->input_count + l->stacked + 1) ||
+        !make_room(l))
+        return false;
     rn_import_call_graph(l->call, l->body, l->in, l->body->input_count, l->out,
                          l->body->output_count);
     if (!is_good(l)) return false;

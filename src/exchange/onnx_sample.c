@@ -4,6 +4,8 @@
 
 #include "base/checked.h"
 
+enum { MOST_PLACES = 1 << 22 }; // that are constants
+
 // ---- grids --------------------------------------------------------------------------------------
 
 static void grid_sample(rn_import_call *c) {
@@ -25,7 +27,8 @@ static void grid_sample(rn_import_call *c) {
 static rn_value base_grid(rn_import_call *c, const int64_t *sizes, uint32_t rank, bool corners) {
     uint64_t points = 1;
     for (uint32_t i = 0; i < rank; i++)
-        if (sizes[i] < 1 || !rn_mul_u64(points, (uint64_t)sizes[i], &points) || points > 1 << 22) {
+        if (sizes[i] < 1 || !rn_mul_u64(points, (uint64_t)sizes[i], &points) ||
+            points > MOST_PLACES) {
             rn_import_refuse(c, "a grid of this size");
             return RN_NO_VALUE;
         }
@@ -123,13 +126,18 @@ static bool open_deform(rn_import_call *c, deform *d) {
 static rn_value tap_places(const deform *d, uint32_t axis, uint64_t steps, uint64_t taps) {
     rn_import *m = d->call->import;
     void *block = NULL;
-    rn_status s = rn_arena_array(&m->memory, steps * taps, sizeof(float), &block);
+    uint64_t all = 0;
+    if (!rn_mul_u64(steps, taps, &all) || all > MOST_PLACES) {
+        rn_import_refuse(d->call, "a result of this size");
+        return RN_NO_VALUE;
+    }
+    rn_status s = rn_arena_array(&m->memory, all, sizeof(float), &block);
     if (s != RN_OK) {
         rn_graph_spoil(d->call->graph, s);
         return RN_NO_VALUE;
     }
     float *places = block;
-    for (uint64_t i = 0; i < steps * taps; i++)
+    for (uint64_t i = 0; i < all; i++)
         places[i] = (float)(i / taps * d->stride[axis] + i % taps * d->dilation[axis]) -
                     (float)d->pad[axis];
     rn_shape shape = axis == 0 ? RN_SHAPE(steps, taps, 1, 1, 1) : RN_SHAPE(steps, taps, 1);
