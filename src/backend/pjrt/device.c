@@ -306,7 +306,7 @@ static rn_status fill_caps(rn_pjrt_device *device, const rn_backend *backend, bo
     caps->own[RN_PJRT_TWICE] = device->target.keeps_states;
     caps->own[RN_PJRT_CONTEXT] = rn_pjrt_is_cuda(device->path) ? 640 * (double)MIB : 0;
     // A program that calls cuBLAS has 32 MiB of workspace for it.
-    caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : (double)MIB;
+    caps->own[RN_PJRT_LEAST] = rn_pjrt_is_cuda(device->path) ? 48 * (double)MIB : 2 * (double)MIB;
     caps->own[RN_PJRT_HOST] = on_host ? 0 : guess_host(device);
     if (!on_host) return rn_device_add(caps->name, &caps->device);
     caps->device = RN_DEVICE_HOST;

@@ -93,7 +93,7 @@ static rn_status count_ports(const rn_graph *graph, const rn_stablehlo_signature
 // and the pages that it gathers; and a weight in the dtype of a product. The factors are calibrated
 // with XLA's CPU compiler (docs/engines.md): never too low there, and where another compiler takes
 // more, a session is refused with both numbers.
-enum { SCORES = 2, PAGES = 4 };
+enum { SCORES = 2, PAGES = 4, TAPS = 6 };
 // Where the plugin's memory is the host's, so is its compiler's, and the code that it makes: what
 // the process was seen to take for the programs of all buckets.
 #define COMPILER_BYTES ((uint64_t)80 << 20)
@@ -114,7 +114,7 @@ static uint64_t count_pages(const rn_graph *graph, rn_value q, rn_value kv, rn_v
            PAGES * rn_executable_floats(gathered, keys, 2 * kd[2] * kd[4]);
 }
 
-static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint64_t rows) {
+static uint64_t count_within(const rn_graph *graph, const rn_node *node, uint64_t rows) {
     const rn_value *in = node->inputs;
     const uint64_t *q = dims_of(graph, in[0]);
     switch (node->op) {
@@ -127,6 +127,10 @@ static uint64_t count_attention(const rn_graph *graph, const rn_node *node, uint
     case RN_OP_ATTENTION:
         return SCORES * rn_executable_floats((q[0] == RN_ROWS ? rows : q[0]) * q[1],
                                              dims_of(graph, in[1])[1], q[2]);
+    case RN_OP_GRID_SAMPLE: // what is read at the places around each, and their places
+        return TAPS *
+               rn_executable_floats(
+                   1, 1, rn_shape_elements(rn_graph_value(graph, node->outputs[0])->shape, rows));
     default:
         return 0;
     }
@@ -202,7 +206,7 @@ static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_optio
         for (uint32_t i = 0; i < node->output_count; i++)
             live += live_bytes(graph, node->outputs[i], rows);
         remade += count_remade(graph, node, options);
-        *out = rn_max_u64(*out, live + count_attention(graph, node, rows));
+        *out = rn_max_u64(*out, live + count_within(graph, node, rows));
         for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
             rn_value v =
                 i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
@@ -236,7 +240,8 @@ rn_status rn_pjrt_count_program(const rn_device_caps *caps, const rn_graph *grap
                     copies * cores * rn_pjrt_part_bytes(&signature.results[i], cores));
     rn_arena_free_all(&scratch);
     if (s == RN_OK) s = count_temporary(graph, &options, &temporary);
-    temporary += temporary / 20 + (uint64_t)caps->own[RN_PJRT_LEAST];
+    // Its CPU compiler does not share all that could be: 1.6 times were seen of what is alive.
+    temporary += temporary / (caps->own_memory ? 20 : 4) + (uint64_t)caps->own[RN_PJRT_LEAST];
     // Between nodes a core may have all of a value: what is divided is the compiler's to know.
     for (uint32_t c = 0; s == RN_OK && c < cores; c++)
         s = add(&purpose_bytes[RN_PURPOSE_WORKSPACE], temporary);
