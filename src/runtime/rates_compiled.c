@@ -1,7 +1,7 @@
 // rates_compiled.c — a device that compiles graphs as a whole, measured by executables: it has no
 // queues that calls could be submitted to.
 //
-//     steps      chains of tiny products, of two lengths: a node's own cost, and a run's
+//     steps      chains of tiny products and norms, of two lengths: a node's own cost, and a run's
 //     memory     a chain of large products, one row
 //     products   a shorter one, many rows
 //
@@ -25,6 +25,7 @@ typedef struct chain {
     rn_graph *graph;
     rn_executable *executable;
     uint64_t width, rows;
+    bool norms; // one behind every product
     rn_value x, y;
     float *in, *out; // (rows, width) each
     uint64_t bytes;  // of each
@@ -39,6 +40,10 @@ static rn_status build_chain(chain *c, uint32_t length) {
         snprintf(name, sizeof name, "w%u", i);
         rn_value w = rn_graph_weight(c->graph, name, RN_DTYPE_F32, RN_SHAPE(c->width, c->width));
         at = rn_op_matmul(c->graph, at, w, RN_NO_VALUE);
+        if (!c->norms) continue;
+        snprintf(name, sizeof name, "n%u", i);
+        rn_value n = rn_graph_weight(c->graph, name, RN_DTYPE_F32, RN_SHAPE(c->width));
+        at = rn_op_rmsnorm(c->graph, at, n, 1e-5f);
     }
     c->y = at;
     rn_graph_output(c->graph, at, "y");
@@ -57,16 +62,20 @@ static rn_status put_weights(chain *c) {
         numbers[i] *= (float)sqrt(3.0 / (double)c->width);
     for (rn_value v = 1; s == RN_OK && v <= rn_graph_value_count(c->graph); v++)
         if (rn_graph_value(c->graph, v)->role == RN_ROLE_WEIGHT)
-            s = c->executable->put(c->executable, v, numbers, count * sizeof(float));
+            s = c->executable->put(c->executable, v, numbers,
+                                   rn_executable_value_bytes(c->graph, v, 0));
     rn_free(RN_HOST_STAGING, block, count * sizeof(float));
     return s;
 }
 
 static rn_status begin_chain(chain *c, rn_device *device, uint64_t width, uint32_t length,
-                             uint64_t rows) {
+                             uint64_t rows, bool norms) {
     void *block = NULL;
-    *c = (chain){
-        .device = device, .width = width, .rows = rows, .bytes = rows * width * sizeof(float)};
+    *c = (chain){.device = device,
+                 .width = width,
+                 .rows = rows,
+                 .norms = norms,
+                 .bytes = rows * width * sizeof(float)};
     RN_TRY(build_chain(c, length));
     RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, 2, c->bytes, &block));
     c->in = block;
@@ -127,20 +136,26 @@ static rn_status fit(const chain *c, double seconds, rn_device_caps *caps, doubl
     return RN_OK;
 }
 
+// A product is one node of any engine, a norm several of some: both are in every model, so a step
+// is what a node of such a mixture takes, by the engine's own count of them.
 static rn_status measure_step(rn_device *device, const rn_rates_sizes *sizes,
                               const rn_rates_options *options, rn_device_caps *caps) {
-    double seconds[2] = {0};
+    double seconds[2] = {0}, steps[2] = {0};
+    rn_device_caps one = *caps; // of which a step takes a second, and nothing else does
+    one.step_seconds = 1;
+    one.run_seconds = 0;
+    one.flops = one.quantized_flops = one.memory_bytes_second = MOST;
     for (uint32_t i = 0; i < 2; i++) {
         chain c;
-        rn_status s = begin_chain(&c, device, TINY, (i ? 3 : 1) * sizes->steps / 2 + 1, 1);
+        rn_status s = begin_chain(&c, device, TINY, (i ? 3 : 1) * sizes->steps / 4 + 1, 1, true);
         if (s == RN_OK) s = time_chain(&c, options, &seconds[i]);
+        if (s == RN_OK) s = predict(&c, &one, &steps[i]);
         end_chain(&c);
         RN_TRY(s);
     }
-    uint32_t some = sizes->steps / 2 + 1, more = 3 * sizes->steps / 2 + 1;
-    double each = (seconds[1] - seconds[0]) / (double)(more - some);
+    double each = (seconds[1] - seconds[0]) / (steps[1] - steps[0]);
     caps->step_seconds = each > LEAST_STEP ? each : LEAST_STEP;
-    double run = seconds[0] - some * caps->step_seconds;
+    double run = seconds[0] - steps[0] * caps->step_seconds;
     caps->run_seconds = run > LEAST_STEP ? run : LEAST_STEP;
     return RN_OK;
 }
@@ -150,7 +165,7 @@ static rn_status measure_rate(rn_device *device, const rn_rates_options *options
                               uint32_t length, uint64_t rows, rn_device_caps *caps, double *rate) {
     chain c;
     double seconds = 0;
-    rn_status s = begin_chain(&c, device, width, length, rows);
+    rn_status s = begin_chain(&c, device, width, length, rows, false);
     if (s == RN_OK) s = time_chain(&c, options, &seconds);
     if (s == RN_OK) s = fit(&c, seconds, caps, rate);
     end_chain(&c);
