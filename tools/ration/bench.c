@@ -369,6 +369,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command bench_command = {
+    .takes_model = true,
     .name = "bench",
     .usage = "bench MODEL [--tier 1|2|3 | --variants LIST] [options]",
     .summary = "one model over every engine, side by side, each in its own process",

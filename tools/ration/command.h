@@ -36,6 +36,7 @@ typedef struct invocation {
     char **rest;             // (rest_count) what stands behind "--", where a command takes it apart
     int rest_count;
     bool json;
+    char model_label[520]; // words[0] was a name: its short form; "": it was a path
     int *exit_code; // 0; of a command that succeeds: profile run sets the recorded program's own
     rn_stage_name reached; // the last stage, where the command has ended
     host_budget budget;    // at the start: begin_budget
@@ -49,6 +50,7 @@ typedef struct command {
     const char *example;
     size_t min_words, max_words;
     bool limits_memory; // begin_budget is its first act
+    bool takes_model;   // the first word is a model: a path, a recipe, or a name (model_names.h)
     bool takes_config;  // a word that ends in .toml is --config
     // Variables of other programs that it heeds, below RATION_*; or NULL.
     rn_status (*load_variables)(invocation *in);
@@ -61,7 +63,7 @@ typedef struct command {
 extern const command bench_command, bench_worker_command; // the second is bench's own
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
     plan_command, calibrate_command, config_command, profile_command, serve_command,
-    compile_command, train_command, image_command;
+    compile_command, train_command, image_command, models_command, pull_command;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

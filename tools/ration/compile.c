@@ -60,6 +60,7 @@ static rn_status compile(const invocation *in) {
 }
 
 const command compile_command = {
+    .takes_model = true,
     .name = "compile",
     .usage = "compile [MODEL] --device TARGET [--save FOLDER] [options]",
     .summary = "compile a model for a device that compiles, for later starts",

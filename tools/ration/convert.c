@@ -325,6 +325,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command convert_command = {
+    .takes_model = true,
     .name = "convert",
     .usage = "convert IN OUT [--to TYPE] [options]",
     .summary = "change dtype, quantise, or change the container",

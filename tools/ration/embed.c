@@ -452,6 +452,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command embed_command = {
+    .takes_model = true,
     .name = "embed",
     .usage = "embed MODEL [TEXT...] [options]",
     .summary = "embeddings of texts, within a memory budget",

@@ -267,6 +267,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command inspect_command = {
+    .takes_model = true,
     .name = "inspect",
     .usage = "inspect PATH [options]",
     .summary = "what is in a model file or folder",

@@ -1,6 +1,8 @@
 // main.c — finds the command, loads its settings, runs it, and turns its status into an exit code.
 #include "command.h"
 
+#include "support/model_names.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@ rn_flag interrupt_flag;
 static const command *const commands[] = {
     &run_command,     &embed_command,   &serve_command,        &plan_command,      &inspect_command,
     &convert_command, &compile_command, &place_command,        &calibrate_command, &config_command,
-    &profile_command, &bench_command,   &bench_worker_command, &train_command,     &image_command};
+    &profile_command, &bench_command,   &bench_worker_command, &train_command,     &image_command,
+    &models_command,  &pull_command};
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static int exit_code(rn_status status) {
@@ -244,6 +247,27 @@ static rn_status load_settings(invocation *in, int argc, char **argv) {
     return RN_OK;
 }
 
+static bool is_recipe(const char *word) {
+    rn_recipe recipe;
+    if (rn_builtin_recipe(word, &recipe) != RN_OK) return false;
+    rn_recipe_destroy(&recipe);
+    return true;
+}
+
+// A model's name becomes the path of what it stands for. A word that could be anything stays.
+static rn_status find_model(invocation *in) {
+    static rn_found_model found; // two paths
+    const char *word = in->word_count ? in->words[0] : "";
+    if (!in->command->takes_model || !word[0] || is_recipe(word)) return RN_OK;
+    rn_status s = rn_model_find(word, &found);
+    if (s == RN_NOT_FOUND && !strchr(word, '/')) return RN_OK;
+    RN_TRY(s);
+    if (!found.label[0]) return RN_OK;
+    in->words[0] = found.path;
+    snprintf(in->model_label, sizeof in->model_label, "%s", found.label);
+    return RN_OK;
+}
+
 // The library reads it from the environment, whoever uses it.
 static void use_programs(const invocation *in) {
     const char *folder = rn_settings_text(in->settings, "programs");
@@ -278,6 +302,9 @@ static int carry_out(const command *c, int argc, char **argv) {
     if (s == RN_OK) {
         rn_log_set(rn_sink_file(stderr), read_log_form(&in), read_log_level(&in));
         use_programs(&in);
+        s = find_model(&in);
+    }
+    if (s == RN_OK) {
         s = run_recorded(&in);
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))

@@ -596,6 +596,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command plan_command = {
+    .takes_model = true,
     .name = "plan",
     .usage = "plan MODEL|CONFIG.toml [options]",
     .summary = "what a model needs and what would lie where, within a budget",

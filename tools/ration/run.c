@@ -506,6 +506,7 @@ static rn_status run(const invocation *in) {
 }
 
 const command run_command = {
+    .takes_model = true,
     .name = "run",
     .usage = "run [MODEL [TEXT]] [options]",
     .summary = "text from a model, or tensors, within a memory budget",

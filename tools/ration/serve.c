@@ -144,6 +144,7 @@ static rn_status read_model(server_command *c) {
     o->model.adapters = c->adapters;
     o->model.tokenizer_path = given(in, "tokenizer");
     o->model_name = given(in, "served-name");
+    if (!o->model_name && in->model_label[0]) o->model_name = in->model_label;
     RN_TRY(read_adapters(in, c->adapters, c->adapter_paths, &o->model.adapter_count));
     if (!path) return RN_OK;
     RN_TRY(read_text(path, &c->chat_template));
@@ -280,6 +281,7 @@ static rn_status load_variables(invocation *in) {
 }
 
 const command serve_command = {
+    .takes_model = true,
     .name = "serve",
     .usage = "serve [MODEL] [--port 8000] [--budget SIZE] [options]",
     .summary = "a model behind HTTP, within a memory budget",
