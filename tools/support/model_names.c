@@ -358,7 +358,8 @@ rn_status rn_model_find(const char *word, rn_found_model *out) {
     if (snprintf(out->path, sizeof out->path, "%s", word) >= (int)sizeof out->path || !word[0] ||
         stat(word, &exists) == 0 || is_path(word))
         return RN_OK;
-    RN_TRY(rn_model_name_parse(word, &s.name));
+    rn_status parsed = rn_model_name_parse(word, &s.name);
+    if (parsed != RN_OK) return strchr(word, '/') ? parsed : RN_OK; // a file of this folder?
     RN_TRY(rn_models_list(take, &s));
     if (s.count == 0)
         return rn_hint(
