@@ -2,6 +2,7 @@
 // what is written is read again by whoever has the same model.
 #include "support.h"
 
+#include <ration/convert.h>
 #include <ration/memory.h>
 #include <ration/train.h>
 
@@ -291,6 +292,39 @@ static void budgets_change_nothing(void **state) {
     rn_model_close(model);
 }
 
+// The document's FluxTrainingConfig: gradient_checkpointing and cpu_offload_optimizer are moves that a
+// small budget takes, quantize_base_model a conversion, mixed_precision a dtype.
+static void the_settings_of_a_training_are_moves_and_types(void **state) {
+    (void)state;
+    rn_model *model = open_model(TEXT "llama3", NULL);
+    rn_trainer_options options = small();
+    rn_program *program = NULL;
+    rn_trainer *trainer;
+    assert_ok(rn_device_open("sim:memory=64MiB", 1, &options.device));
+    options.optimizer = "adamw";
+    options.plan.budget_bytes = 1;
+    assert_fails(RN_OVER_BUDGET, rn_finetune_plan(model, &options, &all_linears, &program));
+    options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes;
+    assert_ok(rn_finetune_plan(model, &options, &all_linears, &program));
+    const rn_plan_summary *plan = rn_plan_get_summary(rn_program_plan(program, 0));
+    assert_true(plan->recomputed_blocks > 0 || plan->micro_batches == BATCH);
+    assert_true(plan->host_state_bytes > 0);
+    rn_program_destroy(program);
+    rn_device_destroy(options.device);
+    rn_model_close(model);
+    rn_convert_options to_nf4 = {.to = RN_DTYPE_NF4};
+    rn_convert_result result;
+    assert_ok(rn_convert(TEXT "llama3", test_own_path("quantised"), &to_nf4, &result));
+    assert_true(result.converted_count > 0);
+    model = open_model(test_own_path("quantised"), NULL);
+    options = small();
+    options.activations = RN_DTYPE_BF16;
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    (void)learn(trainer, 4);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
 static void misfits_are_named(void **state) {
     (void)state;
     static const char *const nobody[] = {"q_proj", "query"};
@@ -326,6 +360,7 @@ int main(void) {
         cmocka_unit_test_setup(patterns_are_kept_and_merged, test_make_folder),
         cmocka_unit_test_setup(a_resumed_training_ends_with_the_same_bytes, test_make_folder),
         cmocka_unit_test(budgets_change_nothing),
+        cmocka_unit_test_setup(the_settings_of_a_training_are_moves_and_types, test_make_folder),
         cmocka_unit_test(misfits_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
