@@ -84,6 +84,9 @@ typedef struct rn_train_options {
     // guarded by and updated with are the gradients times that. The norm is an output without
     // RN_CLIP_GLOBAL, too.
     bool scaled;
+    // In which numbers gradients of micro-batches are summed: f32 (also RN_DTYPE_NONE), or bf16 in
+    // half the bytes, each addition rounded.
+    rn_dtype gradients;
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -130,6 +133,7 @@ typedef struct rn_trainer_options {
     // files have that; norms and biases are f32 always. In bf16 an update is rounded up or down at
     // random, by what is lost, so that small ones count in the mean.
     rn_dtype weights;
+    rn_dtype gradients;   // of micro-batches, as rn_train_options
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 

@@ -82,9 +82,16 @@ static void gather(step *t, uint32_t i) {
         return;
     }
     go_to(t, weight, RN_PHASE_BACKWARD);
-    rn_optimizer_state like = {"gradient", RN_DTYPE_F32, rn_graph_value(t->graph, weight)->shape};
+    rn_dtype dtype = t->options->gradients == RN_DTYPE_BF16 ? RN_DTYPE_BF16 : RN_DTYPE_F32;
+    rn_optimizer_state like = {"gradient", dtype, rn_graph_value(t->graph, weight)->shape};
     rn_value sum = state_of(t, weight, &like, RN_PURPOSE_GRADIENTS);
     t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
+}
+
+// As f32, made where it is read, so that no more than one is there at a time.
+static rn_value widened(step *t, uint32_t i) {
+    bool narrow = t->accumulates && t->options->gradients == RN_DTYPE_BF16;
+    return narrow ? rn_op_cast(t->graph, t->gradients[i], RN_DTYPE_F32) : t->gradients[i];
 }
 
 // What is too large for its norm is made shorter; in the same pass it is divided by the loss's
@@ -132,7 +139,7 @@ static void update(step *t, uint32_t i) {
     with.state_count = row->states(weight, states);
     name_scalars(t, &with);
     go_to(t, with.weight, RN_PHASE_UPDATE);
-    with.gradient = clip(t, t->gradients[i]);
+    with.gradient = clip(t, widened(t, i));
     for (uint32_t n = 0; n < RN_OPTIMIZER_STATES; n++)
         with.states[n] = n < with.state_count
                              ? state_of(t, with.weight, &states[n], RN_PURPOSE_OPTIMIZER)
@@ -167,14 +174,15 @@ static rn_value show_loss(step *t, rn_value loss) {
 // finite can be named.
 static rn_value global_norm(step *t) {
     rn_value total = RN_NO_VALUE;
-    if (!t->options->guarded && !t->options->scaled)
+    bool plain = t->options->gradients != RN_DTYPE_BF16 || !t->accumulates;
+    if (!t->options->guarded && !t->options->scaled && plain)
         return rn_graph_global_norm(t->graph, t->gradients, t->count);
     for (uint32_t i = 0; i < t->count; i++) {
         char name[256];
         rn_status s = rn_optimizer_state_name(rn_graph_value(t->graph, t->weights[i])->name,
                                               "gradient_square", name, sizeof name);
         if (s != RN_OK) rn_graph_spoil(t->graph, s);
-        rn_value square = rn_op_sum_squares(t->graph, t->gradients[i]);
+        rn_value square = rn_op_sum_squares(t->graph, widened(t, i));
         total = i == 0 ? square : rn_op_add(t->graph, total, square);
         rn_graph_output(t->graph, square, name);
     }
@@ -208,6 +216,10 @@ static rn_status check_options(const rn_train_options *o, const rn_optimizer *ro
     if ((unsigned)o->clip > RN_CLIP_GLOBAL) return rn_fail(RN_INVALID, "clip is none of rn_clip");
     if (o->clip != RN_CLIP_NONE && !(o->max_norm > 0))
         return rn_fail(RN_INVALID, "gradients cannot be clipped to a norm of %g", o->max_norm);
+    if (o->gradients != RN_DTYPE_NONE && o->gradients != RN_DTYPE_F32 &&
+        o->gradients != RN_DTYPE_BF16)
+        return rn_fail(RN_UNSUPPORTED, "gradients are summed in f32 or bf16, not %s",
+                       rn_dtype_get(o->gradients)->name);
     if (o->scaled && o->clip == RN_CLIP_TENSOR)
         return rn_fail(RN_UNSUPPORTED, "gradients that are scaled are clipped all together");
     if (o->momentum != 0 && row->momentum == 0)

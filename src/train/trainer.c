@@ -219,6 +219,7 @@ rn_train_options rn_trainer_step_options(const rn_trainer *t) {
                               .max_norm = o->max_norm,
                               .guarded = true,
                               .scaled = t->scaled,
+                              .gradients = o->gradients,
                               .trained = t->trained,
                               .frozen = t->frozen};
 }

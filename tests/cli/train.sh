@@ -83,6 +83,17 @@ for type in f16 bf16; do
     says err 'another training'
 done
 
+# Sums of micro-batches in bf16: half the bytes of f32's, nearly the same numbers.
+cut=(--out cut.f32 --exact --unpacked --batch-size 4 -q -j)
+expect 0 "$ration" train "${flags[@]}" "${cut[@]}"
+cp out cut.json
+expect 0 "$ration" train "${flags[@]}" "${cut[@]}" --out cut.bf16 --accumulate bf16
+phases_agree "
+step = lambda d: next(p for p in d['phases'] if p['name'] == 'step')
+a, b = json.load(open('cut.json')), j
+assert step(a)['plan']['gradients'] == 2 * step(b)['plan']['gradients'], (step(a), step(b))
+assert 0 < abs(a['loss'] - b['loss']) < 0.01 * a['loss'], (a['loss'], b['loss'])"
+
 # Ranks and alphas by name, and the model with the adapter in its matrices, by train and by convert.
 default=$root/models/default
 patterned=(--rank-pattern 'layers.0.*=2' --alpha-pattern down_proj=24 --rslora)

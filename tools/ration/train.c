@@ -189,6 +189,7 @@ static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_
         o->weights = RN_DTYPE_BF16;
     o->device = t->device;
     o->activations = compute_dtype(t);
+    if (strcmp(train_text(t, "accumulate"), "bf16") == 0) o->gradients = RN_DTYPE_BF16;
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
     return rn_plan_options_for(t->device, &t->budget.device, &o->plan);
@@ -454,6 +455,10 @@ static void name_run(const training *t) {
     if (strcmp(train_text(t, "init"), "default") != 0) {
         size_t end = strlen(text);
         snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "init"));
+    }
+    if (strcmp(train_text(t, "accumulate"), "f32") != 0) {
+        size_t end = strlen(text);
+        snprintf(text + end, sizeof text - end, ";accumulate=%s", train_text(t, "accumulate"));
     }
     if (compute_dtype(t) != RN_DTYPE_F32) {
         size_t end = strlen(text);

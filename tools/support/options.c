@@ -84,6 +84,8 @@ static const rn_option table[] = {
      "auto|f32|bf16|f16",
      "how values between operations are held, and on a GPU multiplied; sums are f32 [a GPU: bf16, "
      "else f32]; f16 scales the loss"},
+    {"accumulate", "train.gradient_accumulation_dtype", 0, RN_OPTION_CHOICE, false, "train", "f32",
+     "TYPE", "f32|bf16", "in which numbers gradients of micro-batches are summed"},
     {"bad-steps", "train.bad_steps", 0, RN_OPTION_COUNT, false, "train", "3", "N", NULL,
      "steps in a row whose gradients are not finite before it stops; each is skipped and named"},
     {"rank", "train.rank", 0, RN_OPTION_COUNT, false, "train", "16", "N", NULL, "of the addition"},

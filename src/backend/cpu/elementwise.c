@@ -110,7 +110,29 @@ rn_status rn_cpu_gated(const rn_call *call) {
     return run_join(call, rn_spans_get()->gated[a->activation], 0, 0);
 }
 
+// Sums of bf16, a piece at a time.
+static void accumulate_task(void *arg, size_t index) {
+    enum { PIECE = 256 };
+    const rn_call *call = arg;
+    uint64_t count = 0, start = span_at(rn_tensor_elements(&call->inputs[0]), index, &count);
+    const float *gradient = call->inputs[1].data;
+    const uint16_t *sum = call->inputs[0].data;
+    uint16_t *out = call->outputs[0].data;
+    for (uint64_t at = start, n; at < start + count; at += n) {
+        float piece[PIECE];
+        n = start + count - at < PIECE ? start + count - at : PIECE;
+        (void)!rn_dtype_to_f32(RN_DTYPE_BF16, sum + at, piece, n);
+        rn_spans_get()->add(piece, gradient + at, piece, n, 0, 0);
+        (void)!rn_dtype_from_f32(RN_DTYPE_BF16, piece, out + at, n);
+    }
+}
+
 rn_status rn_cpu_accumulate(const rn_call *call) {
+    if (call->inputs[0].dtype == RN_DTYPE_BF16) {
+        rn_call_each(call, span_count(rn_tensor_elements(&call->inputs[0])), accumulate_task,
+                     (void *)call);
+        return RN_OK;
+    }
     return run_join(call, rn_spans_get()->add, 0, 0);
 }
 

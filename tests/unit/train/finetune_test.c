@@ -292,8 +292,8 @@ static void budgets_change_nothing(void **state) {
     rn_model_close(model);
 }
 
-// The document's FluxTrainingConfig: gradient_checkpointing and cpu_offload_optimizer are moves that a
-// small budget takes, quantize_base_model a conversion, mixed_precision a dtype.
+// The document's FluxTrainingConfig: gradient_checkpointing and cpu_offload_optimizer are moves
+// that a small budget takes, quantize_base_model a conversion, mixed_precision a dtype.
 static void the_settings_of_a_training_are_moves_and_types(void **state) {
     (void)state;
     rn_model *model = open_model(TEXT "llama3", NULL);
