@@ -24,3 +24,29 @@ said=$(LD_LIBRARY_PATH=$folder/usr/lib "$folder/user")
 version=$(pkg-config --modversion ration)
 [ "$said" = "$version RN_NOT_FOUND" ] || { echo "it said '$said'"; exit 1; }
 "$folder/usr/bin/ration" --version | grep -q "$version" || { echo 'the program says another version'; exit 1; }
+
+# Man pages, completions and the licence come along; a project finds the library by find_package.
+share=$folder/usr/share
+for page in ration ration-run ration-serve ration-pull; do
+    [ -s "$share/man/man1/$page.1" ] || { echo "no man page $page"; exit 1; }
+done
+grep -q 'max.-gap' "$share/man/man1/ration-serve.1" || { echo 'a man page without its options'; exit 1; }
+if command -v man > /dev/null; then
+    MANROFFSEQ='' man -l --warnings "$share/man/man1/ration-run.1" > "$folder/page" 2> "$folder/complaints" || true
+    [ ! -s "$folder/complaints" ] || { cat "$folder/complaints"; exit 1; }
+fi
+bash -c 'source "$1" && COMP_WORDS=(ration serve --max-g) COMP_CWORD=2 && _ration && [ "${COMPREPLY[*]}" = --max-gap ]' - \
+    "$share/bash-completion/completions/ration" || { echo 'bash completes nothing'; exit 1; }
+[ -s "$share/doc/ration/LICENSE" ] || { echo 'no licence'; exit 1; }
+mkdir "$folder/project"
+cat > "$folder/project/CMakeLists.txt" << 'CMAKE'
+cmake_minimum_required(VERSION 3.22)
+project(user C)
+find_package(ration 0.1 REQUIRED)
+add_executable(user ../user.c)
+target_link_libraries(user PRIVATE ration::ration)
+CMAKE
+cmake -S "$folder/project" -B "$folder/project/build" -DCMAKE_PREFIX_PATH="$folder/usr" \
+    ${sanitize:+-DCMAKE_C_FLAGS=-fsanitize=$sanitize} > /dev/null && cmake --build "$folder/project/build" > /dev/null ||
+    { echo 'find_package(ration) does not work'; exit 1; }
+[ "$("$folder/project/build/user")" = "$version RN_NOT_FOUND" ] || { echo 'the program of find_package says something else'; exit 1; }

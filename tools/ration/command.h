@@ -63,7 +63,10 @@ typedef struct command {
 extern const command bench_command, bench_worker_command; // the second is bench's own
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
     plan_command, calibrate_command, config_command, profile_command, serve_command,
-    compile_command, train_command, image_command, models_command, pull_command;
+    compile_command, train_command, image_command, models_command, pull_command,
+    completions_command, man_page_command;
+extern const command *const all_commands[]; // in the order of --help
+extern const size_t all_command_count;
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -15,12 +15,12 @@ enum { EXIT_USAGE = 2, EXIT_INPUT = 3, EXIT_BUDGET = 4, EXIT_DEVICE = 5, EXIT_CA
 volatile bool interrupted;
 rn_flag interrupt_flag;
 
-static const command *const commands[] = {
+const command *const all_commands[] = {
     &run_command,     &embed_command,   &serve_command,        &plan_command,      &inspect_command,
     &convert_command, &compile_command, &place_command,        &calibrate_command, &config_command,
     &profile_command, &bench_command,   &bench_worker_command, &train_command,     &image_command,
-    &models_command,  &pull_command};
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+    &models_command,  &pull_command,    &completions_command,  &man_page_command};
+const size_t all_command_count = sizeof all_commands / sizeof *all_commands;
 
 static int exit_code(rn_status status) {
     switch (status) {
@@ -71,8 +71,9 @@ void forget_interrupt(void) {
 static void print_general_help(void) {
     printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n",
            rn_version());
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (commands[i]->summary) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; i < all_command_count; i++)
+        if (all_commands[i]->summary)
+            printf("  %-10s %s\n", all_commands[i]->name, all_commands[i]->summary);
     printf("\nration COMMAND --help says more. Exit codes: 0 done, 2 usage, 3 bad input,\n"
            "4 over budget, 5 device, 6 cancelled, 7 slower or larger than bench may be.\n");
 }
@@ -332,8 +333,8 @@ int main(int argc, char **argv) {
         printf("ration %s\n", rn_version());
         return 0;
     }
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(argv[1], commands[i]->name) == 0)
-            return carry_out(commands[i], argc - 2, argv + 2);
+    for (size_t i = 0; i < all_command_count; i++)
+        if (strcmp(argv[1], all_commands[i]->name) == 0)
+            return carry_out(all_commands[i], argc - 2, argv + 2);
     return unknown_command(argv[1]);
 }
