@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define FROM RN_HOST_OTHER
-enum { MOST_SIDE = 1 << 14, MOST_BATCH = 1024, FLUX_TIME = 256 };
+enum { MOST_SIDE = 1 << 14, MOST_BATCH = 1024, FLUX_TIME = 256, BAND_ROWS = 64 };
 
 // ---- sizes --------------------------------------------------------------------------------------
 
@@ -70,6 +70,7 @@ static void size_vae(rn_image_component *c, uint32_t high, uint32_t wide) {
         c->config.taesd.height = high, c->config.taesd.width = wide, c->config.taesd.rows = 1;
     } else {
         c->config.vae.height = high, c->config.vae.width = wide, c->config.vae.rows = 1;
+        c->config.vae.banding.rows = BAND_ROWS;
     }
 }
 
@@ -235,10 +236,35 @@ static rn_status count_beside(const rn_painter *p, rn_plan_options *out) {
     return device ? rn_plan_options_for(device, &p->options.device_budget, out) : RN_OK;
 }
 
+static void forget_phases(rn_painter *p) {
+    for (uint32_t i = 0; i < p->phase_count; i++)
+        rn_recipe_destroy(&p->recipes[i]);
+    p->phase_count = 0;
+}
+
+static rn_status make_program(rn_painter *p, bool in_bands) {
+    rn_plan_options plan;
+    if (p->vae.kind == RN_IMAGE_VAE)
+        p->vae.config.vae.banding.cut = p->encoder.config.vae.banding.cut = in_bands;
+    forget_phases(p);
+    RN_TRY(list_phases(p));
+    RN_TRY(count_beside(p, &plan));
+    return rn_program_make(p->phases, p->phase_count, caps_of(p), &plan, &p->program);
+}
+
+// The autoencoder takes pictures whole where there is room, and else in bands: the same bits, more
+// copies. Tables of the plan for bands are larger, so a refusal is that of the plan without them
+// where there are none.
+static rn_status choose_program(rn_painter *p) {
+    rn_status s = make_program(p, false);
+    bool has_bands = p->vae.kind == RN_IMAGE_VAE &&
+                     rn_banding_count(&p->vae.config.vae.banding, p->drawing.height) > 1;
+    return s == RN_OVER_BUDGET && has_bands ? make_program(p, true) : s;
+}
+
 rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing,
                             const rn_painter_options *options, rn_painter **out) {
     void *block = NULL;
-    rn_plan_options plan;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_painter), &block));
     rn_painter *p = block;
@@ -249,9 +275,7 @@ rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing
     rn_status s = rn_check_reserved(p->options.reserved, "rn_painter_options");
     if (s == RN_OK) s = settle(p);
     if (s == RN_OK) s = take_memory(p);
-    if (s == RN_OK) s = list_phases(p);
-    if (s == RN_OK) s = count_beside(p, &plan);
-    if (s == RN_OK) s = rn_program_make(p->phases, p->phase_count, caps_of(p), &plan, &p->program);
+    if (s == RN_OK) s = choose_program(p);
     if (s == RN_OK)
         *out = p;
     else
@@ -263,8 +287,7 @@ void rn_painter_destroy(rn_painter *painter) {
     if (!painter) return;
     rn_program_close(painter->run);
     rn_program_destroy(painter->program);
-    for (uint32_t i = 0; i < painter->phase_count; i++)
-        rn_recipe_destroy(&painter->recipes[i]);
+    forget_phases(painter);
     rn_arena_free_all(&painter->memory);
     rn_free(FROM, painter, sizeof *painter);
 }

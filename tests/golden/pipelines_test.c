@@ -284,6 +284,32 @@ static void a_budget_changes_no_pixel(void **state) {
     }
 }
 
+// A picture of several bands: whole, in bands where that needs less, and streamed.
+static void large_pictures_are_the_same_in_bands(void **state) {
+    (void)state;
+    rn_diffusion *model;
+    rn_painter *painter;
+    rn_image roomy = {0}, tight = {0};
+    rn_drawing drawing = common;
+    drawing.width = 64;
+    drawing.height = 256;
+    drawing.steps = 1;
+    assert_ok(rn_diffusion_open("tests/golden/image/sd", NULL, &model));
+    draw(model, &drawing, 0, &painter, &roomy);
+    uint64_t most = rn_program_get_summary(rn_painter_program(painter))->planned_bytes;
+    rn_painter_destroy(painter);
+    rn_painter_options options = {.plan.budget_bytes = 1};
+    assert_int_equal(rn_painter_create(model, &drawing, &options, &painter), RN_OVER_BUDGET);
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes;
+    draw(model, &drawing, least, &painter, &tight);
+    assert_true(rn_program_get_summary(rn_painter_program(painter))->planned_bytes < most);
+    assert_memory_equal(roomy.pixels, tight.pixels, 64 * 256 * 3);
+    rn_painter_destroy(painter);
+    rn_image_free(&roomy);
+    rn_image_free(&tight);
+    rn_diffusion_close(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedulers_give_the_samples_of_diffusers),
@@ -293,6 +319,7 @@ int main(void) {
         cmocka_unit_test(pictures_begin_with_others),
         cmocka_unit_test(adapters_of_every_naming_draw_the_same),
         cmocka_unit_test(a_budget_changes_no_pixel),
+        cmocka_unit_test(large_pictures_are_the_same_in_bands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #ifndef RN_MODEL_IMAGE_NETWORKS_H
 #define RN_MODEL_IMAGE_NETWORKS_H
 
-#include "model/image/image_parts.h"
+#include "model/image/image_bands.h"
 #include "model/text/fields.h"
 
 enum { RN_IMAGE_LEVELS = 8 };
@@ -31,6 +31,7 @@ typedef struct rn_vae_config {
     bool mid_attention;
     float scaling, shift;   // latents of the denoiser are (z - shift) * scaling
     uint32_t height, width; // of the latents
+    rn_banding banding;     // {0}: whole
     uint32_t rows;
 } rn_vae_config;
 RN_MUST_USE rn_status rn_vae_config_read(const rn_fields *fields, rn_vae_config *out);

@@ -116,6 +116,10 @@ static rn_value as_kernel(rn_image_builder *b, rn_value w) {
                                                    : rn_op_cast(b->g, w, RN_DTYPE_F32);
 }
 
+rn_value rn_image_kernel(rn_image_builder *b, const char *name, rn_shape shape) {
+    return as_kernel(b, rn_image_weight(b, name, shape));
+}
+
 rn_value rn_image_conv_as(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
                           uint64_t out, rn_image_conv_kind kind, rn_image_bias bias) {
     uint64_t size = conv_size(kind);

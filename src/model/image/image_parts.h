@@ -48,6 +48,8 @@ typedef struct rn_image_builder {
 bool rn_image_has(const rn_image_builder *b, const char *name);
 // As the file has it.
 rn_value rn_image_weight(rn_image_builder *b, const char *name, rn_shape shape);
+// Of a convolution, which takes f32, f16 and bf16: what is quantised is widened.
+rn_value rn_image_kernel(rn_image_builder *b, const char *name, rn_shape shape);
 // f32, cast where the file has less. `name`.`part`.
 rn_value rn_image_vector(rn_image_builder *b, const char *name, const char *part, rn_shape shape);
 

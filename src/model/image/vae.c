@@ -22,15 +22,16 @@ static vae open_vae(rn_graph *g, const rn_vae_config *c) {
     return v;
 }
 
-static rn_value resnet(vae *v, rn_value x, const char *name, uint64_t in, uint64_t out) {
+static rn_bands resnet(vae *v, const rn_bands *x, const char *name, uint64_t in, uint64_t out) {
     rn_image_builder *b = &v->b;
-    rn_value y = rn_image_group_norm(b, x, rn_image_named("%s.norm1", name).text, in, v->norm_silu);
-    y = rn_image_conv(b, y, rn_image_named("%s.conv1", name).text, in, out, RN_CONV_3);
-    y = rn_image_group_norm(b, y, rn_image_named("%s.norm2", name).text, out, v->norm_silu);
-    y = rn_image_conv(b, y, rn_image_named("%s.conv2", name).text, out, out, RN_CONV_3);
-    if (in != out)
-        x = rn_image_conv(b, x, rn_image_named("%s.conv_shortcut", name).text, in, out, RN_CONV_1);
-    return rn_op_add(b->g, x, y);
+    rn_image_name norm = rn_image_named("%s.norm1", name), conv = rn_image_named("%s.conv1", name);
+    rn_bands y =
+        rn_bands_norm_conv(b, &v->c->banding, x, norm.text, v->norm_silu, conv.text, in, out);
+    norm = rn_image_named("%s.norm2", name);
+    conv = rn_image_named("%s.conv2", name);
+    y = rn_bands_norm_conv(b, &v->c->banding, &y, norm.text, v->norm_silu, conv.text, out, out);
+    conv = rn_image_named("%s.conv_shortcut", name);
+    return rn_bands_add(b, x, &y, in != out ? conv.text : NULL, in, out);
 }
 
 static rn_value attention(vae *v, rn_value x, const char *name, uint64_t channels) {
@@ -50,21 +51,28 @@ static rn_value attention(vae *v, rn_value x, const char *name, uint64_t channel
     return rn_op_add(b->g, x, rn_op_reshape(b->g, y, s));
 }
 
-static rn_value middle(vae *v, rn_value x, const char *side, uint64_t channels) {
+static rn_bands middle(vae *v, const rn_bands *x, const char *side, uint64_t channels) {
     rn_graph_block(v->b.g, "mid.0");
-    x = resnet(v, x, rn_image_named("%s.mid_block.resnets.0", side).text, channels, channels);
+    rn_bands y =
+        resnet(v, x, rn_image_named("%s.mid_block.resnets.0", side).text, channels, channels);
     rn_graph_block(v->b.g, "mid.attention");
-    if (v->c->mid_attention)
-        x = attention(v, x, rn_image_named("%s.mid_block.attentions.0", side).text, channels);
+    if (v->c->mid_attention) {
+        rn_value whole = rn_bands_join(&v->b, &y);
+        whole =
+            attention(v, whole, rn_image_named("%s.mid_block.attentions.0", side).text, channels);
+        y = rn_bands_of(&v->b, whole);
+    }
     rn_graph_block(v->b.g, "mid.1");
-    return resnet(v, x, rn_image_named("%s.mid_block.resnets.1", side).text, channels, channels);
+    return resnet(v, &y, rn_image_named("%s.mid_block.resnets.1", side).text, channels, channels);
 }
 
-static rn_value end(vae *v, rn_value x, const char *side, uint64_t in, uint64_t out) {
+static rn_value end(vae *v, const rn_bands *x, const char *side, uint64_t in, uint64_t out) {
     rn_graph_block(v->b.g, "end");
-    x = rn_image_group_norm(&v->b, x, rn_image_named("%s.conv_norm_out", side).text, in,
-                            v->norm_silu);
-    return rn_image_conv(&v->b, x, rn_image_named("%s.conv_out", side).text, in, out, RN_CONV_3);
+    rn_image_name norm = rn_image_named("%s.conv_norm_out", side);
+    rn_image_name conv = rn_image_named("%s.conv_out", side);
+    rn_bands y =
+        rn_bands_norm_conv(&v->b, &v->c->banding, x, norm.text, v->norm_silu, conv.text, in, out);
+    return rn_bands_join(&v->b, &y);
 }
 
 rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *c, rn_value x) {
@@ -75,21 +83,22 @@ rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *c, rn_value x) {
         x = rn_image_conv(&v.b, x, "post_quant_conv", c->latent_channels, c->latent_channels,
                           RN_CONV_1);
     x = rn_image_conv(&v.b, x, "decoder.conv_in", c->latent_channels, wide, RN_CONV_3);
-    x = middle(&v, x, "decoder", wide);
+    rn_bands y = rn_bands_of(&v.b, x);
+    y = middle(&v, &y, "decoder", wide);
     for (uint32_t up = 0; up < c->levels; up++) {
         uint64_t channels = c->channels[c->levels - 1 - up];
         for (uint32_t i = 0; i <= c->layers; i++) {
             rn_image_name name = rn_image_named("decoder.up_blocks.%u.resnets.%u", up, i);
             rn_graph_block(g, name.text);
-            x = resnet(&v, x, name.text, i ? channels : wide, channels);
+            y = resnet(&v, &y, name.text, i ? channels : wide, channels);
         }
         wide = channels;
         if (up + 1 == c->levels) continue;
         rn_image_name name = rn_image_named("decoder.up_blocks.%u.upsamplers.0.conv", up);
         rn_graph_block(g, name.text);
-        x = rn_image_conv(&v.b, rn_graph_upsample(g, x, 2), name.text, wide, wide, RN_CONV_3);
+        y = rn_bands_double(&v.b, &c->banding, &y, name.text, wide);
     }
-    return end(&v, x, "decoder", wide, c->image_channels);
+    return end(&v, &y, "decoder", wide, c->image_channels);
 }
 
 static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
@@ -109,20 +118,21 @@ rn_value rn_vae_encode(rn_graph *g, const rn_vae_config *c, rn_value x) {
     uint64_t wide = c->channels[0];
     rn_graph_block(g, "begin");
     x = rn_image_conv(&v.b, x, "encoder.conv_in", c->image_channels, wide, RN_CONV_3);
+    rn_bands y = rn_bands_of(&v.b, x);
     for (uint32_t down = 0; down < c->levels; down++) {
         for (uint32_t i = 0; i < c->layers; i++) {
             rn_image_name name = rn_image_named("encoder.down_blocks.%u.resnets.%u", down, i);
             rn_graph_block(g, name.text);
-            x = resnet(&v, x, name.text, wide, c->channels[down]);
+            y = resnet(&v, &y, name.text, wide, c->channels[down]);
             wide = c->channels[down];
         }
         if (down + 1 == c->levels) continue;
         rn_image_name name = rn_image_named("encoder.down_blocks.%u.downsamplers.0.conv", down);
         rn_graph_block(g, name.text);
-        x = rn_image_conv(&v.b, x, name.text, wide, wide, RN_CONV_HALVE_BEHIND);
+        y = rn_bands_halve(&v.b, &c->banding, &y, name.text, wide);
     }
-    x = middle(&v, x, "encoder", wide);
-    x = end(&v, x, "encoder", wide, 2 * (uint64_t)c->latent_channels);
+    y = middle(&v, &y, "encoder", wide);
+    x = end(&v, &y, "encoder", wide, 2 * (uint64_t)c->latent_channels);
     if (c->quant_conv)
         x = rn_image_conv(&v.b, x, "quant_conv", 2 * (uint64_t)c->latent_channels,
                           2 * (uint64_t)c->latent_channels, RN_CONV_1);
