@@ -149,8 +149,10 @@ static void fill_row(const rn_bench_result *r, bool batches, rn_bench_row *row) 
         rn_str_clean(row->cells[CANONICAL].text);
     }
     fill_times(r, row);
-    put_size(CELL(row, PLANNED), r->host.planned_bytes);
-    put_size(CELL(row, PEAK), r->host.measured_bytes);
+    // Of the memory that it computes in.
+    bool own = r->device_memory.planned_bytes != RN_BENCH_UNKNOWN && r->device_memory.planned_bytes;
+    put_size(CELL(row, PLANNED), own ? r->device_memory.planned_bytes : r->host.planned_bytes);
+    put_size(CELL(row, PEAK), own ? r->device_memory.measured_bytes : r->host.measured_bytes);
     put_size(CELL(row, RESIDENT), r->resident_peak_bytes);
     if (r->device_memory.peak_bytes != 0)
         put_size(CELL(row, ON_DEVICE), r->device_memory.peak_bytes);

@@ -76,18 +76,30 @@ static rn_status make_folder(const char *path) {
     return rn_file_fail("make", path);
 }
 
-static rn_status copy_file(const char *from, const char *to) {
+static rn_status copy_bytes(FILE *in, const char *from, FILE *out, const char *to) {
     enum { PIECE = 256 << 10 };
     void *piece = NULL;
-    RN_TRY(rn_alloc(RN_HOST_IO, PIECE, &piece));
-    FILE *in = fopen(from, "rbe"), *out = in ? fopen(to, "wbe") : NULL;
-    rn_status s = !in ? rn_file_fail("open", from) : !out ? rn_file_fail("write", to) : RN_OK;
+    rn_status s = rn_alloc(RN_HOST_IO, PIECE, &piece);
     for (size_t bytes; s == RN_OK && (bytes = fread(piece, 1, PIECE, in)) > 0;)
         if (fwrite(piece, 1, bytes, out) != bytes) s = rn_file_fail("write", to);
     if (s == RN_OK && ferror(in)) s = rn_file_fail("read", from);
-    if (in) fclose(in);
-    if (out && fclose(out) != 0 && s == RN_OK) s = rn_file_fail("write", to);
     rn_free(RN_HOST_IO, piece, PIECE);
+    return s;
+}
+
+// It appears whole: an earlier export may be in use.
+static rn_status copy_file(const char *from, const char *to) {
+    char part[RN_IMAGE_PATH];
+    if ((size_t)snprintf(part, sizeof part, "%s.part", to) >= sizeof part)
+        return rn_fail(RN_INVALID, "the path of a file is too long: %s", to);
+    FILE *in = fopen(from, "rbe");
+    if (!in) return rn_file_fail("open", from);
+    FILE *out = fopen(part, "wbe");
+    rn_status s = out ? copy_bytes(in, from, out, part) : rn_file_fail("write", part);
+    fclose(in);
+    if (out && fclose(out) != 0 && s == RN_OK) s = rn_file_fail("write", part);
+    if (s == RN_OK && rename(part, to) != 0) s = rn_file_fail("write", to);
+    if (s != RN_OK) remove(part);
     return s;
 }
 

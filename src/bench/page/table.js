@@ -1,6 +1,9 @@
 // table.js — the tables: variants that sort and open, tokens a second, changes.
 
 const accuracy = item => item.accuracy && item.accuracy.reference !== item.name ? item.accuracy : {};
+// What a variant computes in: a device's own memory, else the host's.
+const memoryOf = item => (item.device_memory && item.device_memory.planned_bytes ? item.device_memory : item.host_memory) || {};
+
 const columns = [
   {title: "variant", key: item => item.asked || item.name, left: true},
   {title: "batch", key: item => item.batch_size, show: showNumber, when: showBatches},
@@ -12,8 +15,8 @@ const columns = [
   {title: "min", key: item => item.latency.min_s, show: showTime},
   {title: "items/s", key: item => item.throughput, show: showNumber},
   {title: "speed-up", key: item => item.speedup && item.speedup.ratio, show: (x, item) => `${x.toFixed(2)} (${item.speedup.low.toFixed(2)}–${item.speedup.high.toFixed(2)})`},
-  {title: "planned", key: item => item.host_memory && item.host_memory.planned_bytes, show: showSize},
-  {title: "measured", key: item => item.host_memory && item.host_memory.measured_bytes, show: showSize},
+  {title: "planned", key: item => memoryOf(item).planned_bytes, show: showSize},
+  {title: "measured", key: item => memoryOf(item).measured_bytes, show: showSize},
   {title: "resident", key: item => item.resident_peak_bytes, show: showSize},
   {title: "on device", key: item => item.device_memory && item.device_memory.peak_bytes || null, show: showSize},
   {title: "load", key: item => item.load_s, show: showTime},
