@@ -162,6 +162,37 @@ static void weights_of_four_bits_stay_so(void **state) {
     close_model(&f);
 }
 
+// Weights of 8 bits behind DequantizeLinear are f32 weights that are made when they are read, also
+// where they are streamed; a scale along an axis in the middle is left to a node. The Scan is
+// written once a step.
+static void quantised_weights_are_made_once(void **state) {
+    (void)state;
+    fixture f = {0};
+    uint64_t bytes = 0;
+    uint32_t left = 0;
+    assert_ok(rn_checkpoint_open("tests/golden/onnx/qdq.safetensors", &f.golden));
+    assert_ok(rn_onnx_open("tests/golden/onnx/qdq.onnx", NULL, &f.onnx));
+    const rn_graph *g = rn_onnx_graph(f.onnx);
+    for (uint32_t n = 0; n < rn_graph_node_count(g); n++)
+        left += rn_graph_node(g, n)->op == RN_OP_DEQUANTIZE_LINEAR;
+    assert_int_equal(left, 1);
+    assert_int_equal(weight_dtype(&f, "w0"), RN_DTYPE_F32);
+    assert_int_equal(weight_dtype(&f, "w1"), RN_DTYPE_F32);
+    assert_int_equal(weight_dtype(&f, "w2"), RN_DTYPE_F32);
+    assert_int_equal(weight_dtype(&f, "q3"), RN_DTYPE_I8);
+    float *want = load(&f, "y", &bytes), *first = run(&f, "x", "y", 0, 0, bytes);
+    assert_close(first, want, bytes);
+    rn_plan_summary roomy = *rn_plan_get_summary(f.plan);
+    stop(&f);
+    float *least = run(&f, "x", "y", 0, roomy.smallest_bytes, bytes);
+    assert_memory_equal(least, first, bytes);
+    stop(&f);
+    free(least);
+    free(first);
+    free(want);
+    close_model(&f);
+}
+
 static void sizes_that_are_not_known_are_asked_for(void **state) {
     (void)state;
     rn_onnx *onnx = NULL;
@@ -197,6 +228,7 @@ int main(void) {
         cmocka_unit_test(images_are_permuted_at_the_borders_only),
         cmocka_unit_test(external_data_and_computed_shapes),
         cmocka_unit_test(weights_of_four_bits_stay_so),
+        cmocka_unit_test(quantised_weights_are_made_once),
         cmocka_unit_test(sizes_that_are_not_known_are_asked_for),
         cmocka_unit_test(memory_that_is_refused_comes_back),
     };

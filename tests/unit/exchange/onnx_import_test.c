@@ -79,6 +79,14 @@ static void what_is_not_known_is_named(void **state) {
     add_output(&w, "y");
     assert_refused(&w, "Unique", "no op");
     w = begin("x", image, 4);
+    add_node(&w, "Loop", "x", NULL, "y");
+    add_output(&w, "y");
+    assert_refused(&w, "Loop", "body");
+    w = begin("x", image, 4);
+    add_node(&w, "LinearAttention", "x", NULL, "y");
+    add_output(&w, "y");
+    assert_refused(&w, "LinearAttention", "");
+    w = begin("x", image, 4);
     add_node(&w, "Relu", "later", NULL, "y"); // a cycle
     add_node(&w, "Relu", "y", NULL, "later");
     add_output(&w, "y");
