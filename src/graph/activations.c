@@ -15,6 +15,7 @@ typedef struct holder {
     rn_value *root;  // (values + 1): the value that it is a view of, or itself
     bool *held;      // (values + 1): by root
     bool *refused;   // (values + 1), by root: somebody reads or keeps it as f32
+    bool *narrow;    // (values + 1), by root: a gradient that is kept in 16 bits
     rn_value *other; // (values + 1): the copy of another dtype that was made last, of `to`, or none
     uint32_t *reader; // (values + 1): the node that it was made for: others of its block and phase
                       // share it
@@ -49,7 +50,8 @@ static bool is_half(const holder *h, rn_value value) {
     const rn_value_info *v = rn_graph_value(h->from, value);
     if (!h->halves || !is_own(h, value)) return false;
     const rn_node *n = node_of(h, v->producer);
-    bool backward = n->phase == RN_PHASE_BACKWARD;
+    bool backward = n->phase == RN_PHASE_BACKWARD || h->narrow[value] ||
+                    (n->op == RN_OP_LINEAR_CROSS_ENTROPY && v->output > 0); // made on the way
     return (backward || is_activation(h, value)) && rn_op_makes_half(n->op, v->output);
 }
 
@@ -68,7 +70,36 @@ static void note_reader(holder *h, const rn_node *n) {
         h->held[root] |= n->phase != RN_PHASE_FORWARD || n->block != v->block;
         // A gradient is read as it was made: what comes before it is rounded anyway.
         bool gradient = h->halves && n->phase == RN_PHASE_BACKWARD;
-        h->refused[root] |= !gradient && rn_op_is(n->op, RN_TRAIT_EXACT);
+        bool exact = !gradient && rn_op_is(n->op, RN_TRAIT_EXACT);
+        h->refused[root] |= exact && !h->narrow[root];
+    }
+}
+
+// Whether the node reads the gradient that is its input `i` as well in 16 bits: to change a weight
+// that has no more, to find a norm, or to pass it on to such a reader.
+static bool reads_narrow(const holder *h, const rn_node *n, uint32_t i) {
+    if (!rn_op_takes_half(n->op, i)) return false;
+    if (rn_op_is(n->op, RN_TRAIT_UPDATE))
+        return i == 1 && rn_graph_dtype(h->from, n->inputs[0]) == h->dtype;
+    if (n->op == RN_OP_SUM_SQUARES) return true;
+    return rn_op_is(n->op, RN_TRAIT_ELEMENTWISE) && h->narrow[n->outputs[0]];
+}
+
+// The gradients of weights that are of the policy's 16 bits themselves, where nobody adds them up
+// over micro-batches.
+static void find_narrow(holder *h) {
+    size_t values = (size_t)rn_graph_value_count(h->from) + 1;
+    for (rn_value v = 1; v < values; v++)
+        h->narrow[v] = is_own(h, v);
+    for (uint32_t number = rn_graph_node_count(h->from); number-- > 0;) {
+        const rn_node *n = node_of(h, number);
+        for (uint32_t i = 0; i < n->output_count; i++) {
+            const rn_value_info *v = rn_graph_value(h->from, n->outputs[i]);
+            bool gradient = v->purpose == RN_PURPOSE_GRADIENTS || n->phase == RN_PHASE_UPDATE;
+            h->narrow[n->outputs[i]] &= gradient && rn_op_makes_half(n->op, i);
+        }
+        for (uint32_t i = 0; i < n->input_count; i++)
+            h->narrow[n->inputs[i]] &= reads_narrow(h, n, i);
     }
 }
 
@@ -81,7 +112,7 @@ static void refuse_gradients(holder *h) {
         for (uint32_t i = 0; i < n->output_count; i++) {
             rn_value root = h->root[n->outputs[i]];
             bool is = rn_graph_value(h->from, n->outputs[i])->purpose == RN_PURPOSE_GRADIENTS;
-            h->refused[root] |= is;
+            h->refused[root] |= is && !h->narrow[root];
             exact |= h->refused[root] && n->phase == RN_PHASE_BACKWARD;
         }
         for (uint32_t i = 0; exact && passes && i < n->input_count; i++)
@@ -96,10 +127,12 @@ static rn_status find_held(holder *h) {
     RN_TRY(rn_arena_array(m, values, sizeof *h->root, (void **)&h->root));
     RN_TRY(rn_arena_array(m, values, sizeof *h->held, (void **)&h->held));
     RN_TRY(rn_arena_array(m, values, sizeof *h->refused, (void **)&h->refused));
+    RN_TRY(rn_arena_array(m, values, sizeof *h->narrow, (void **)&h->narrow));
     RN_TRY(rn_arena_array(m, values, sizeof *h->other, (void **)&h->other));
     RN_TRY(rn_arena_array(m, values, sizeof *h->reader, (void **)&h->reader));
     for (rn_value v = 0; v < values; v++)
         h->root[v] = v;
+    if (h->halves) find_narrow(h);
     for (uint32_t n = 0; n < rn_graph_node_count(h->from); n++)
         note_reader(h, node_of(h, n));
     if (h->halves) refuse_gradients(h);

@@ -16,8 +16,9 @@
 // Either way the graph means one thing, whatever a plan then streams, repeats or offloads, and a
 // plan counts its bytes as it counts all others. What stays f32: what softmax, losses and
 // reductions of the forward pass read or make (RN_TRAIT_EXACT); statistics of norms and attention;
-// vectors; weights, their gradients, states and outputs; held: also values within a block that the
-// backward pass does not read. Every op computes and sums in f32.
+// vectors; weights, states and outputs; the gradients of weights, but for halves those of weights
+// that are of the same 16 bits and are not added up over micro-batches; held: also values within a
+// block that the backward pass does not read. Every op computes and sums in f32.
 #ifndef RN_GRAPH_ACTIVATIONS_H
 #define RN_GRAPH_ACTIVATIONS_H
 

@@ -50,6 +50,7 @@ const rn_op_info rn_embedding_grad_op = {
     .max_inputs = 2,
     .output_count = 1,
     .half_inputs = 2,
+    .half_outputs = 1,
     .attrs_bytes = sizeof(rn_embedding_grad_attrs),
     .shape = shape,
     .cost = cost,
