@@ -113,6 +113,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_ACCUMULATE] = {rn_cuda_accumulate, NULL},
     [RN_OP_LION] = {rn_cuda_lion, NULL},
     [RN_OP_ADAMW8] = {rn_cuda_adamw8, NULL},
+    [RN_OP_ADAFACTOR] = {rn_cuda_adafactor, rn_cuda_adafactor_workspace},
     [RN_OP_LION8] = {rn_cuda_lion8, NULL},
     [RN_OP_AVERAGE] = {rn_cuda_average, NULL},
 };

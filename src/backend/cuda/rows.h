@@ -86,6 +86,8 @@ rn_status rn_cuda_adamw(const rn_call *call);
 rn_status rn_cuda_adamw8(const rn_call *call);
 rn_status rn_cuda_lion8(const rn_call *call);
 rn_status rn_cuda_average(const rn_call *call);
+rn_status rn_cuda_adafactor(const rn_call *call);
+uint64_t rn_cuda_adafactor_workspace(const rn_call *call);
 rn_status rn_cuda_sgd(const rn_call *call);
 rn_status rn_cuda_lion(const rn_call *call);
 

@@ -56,6 +56,24 @@ typedef struct rn_update_args {
     float decay, momentum;                        // SGD
 } rn_update_args;
 
+// optimizers8.cu: threads of a block, blocks of a multiprocessor; no more of them are launched.
+enum { RN_UPDATE8_THREADS = 512, RN_UPDATE8_BLOCKS = 2 };
+
+// adafactor.cu. A matrix (rows, cols) has a number a row and one a column; what is none, of which
+// `rows` times `cols` are the elements, has a number an element in `row`.
+typedef struct rn_adafactor_totals {
+    float root, pace, rest;
+} rn_adafactor_totals;
+typedef struct rn_adafactor_args {
+    rn_update_args base; // g, w, n, guard, types, noise
+    float *row, *column; // column NULL: no matrix
+    double *partial;     // (parts, cols) of columns, then (measured, 2)
+    rn_adafactor_totals *totals;
+    uint64_t rows, cols, part, parts; // `parts` of `part` rows
+    double keep, rate, decay;
+    uint32_t measured; // blocks of adafactor_measure
+} rn_adafactor_args;
+
 // ---- random.cu ----------------------------------------------------------------------------------
 
 // Element i takes word i % 4 of block i / 4 of the stream (graph/philox.h).
