@@ -95,11 +95,11 @@ rn_status rn_cuda_rmsnorm(const rn_call *call) {
 enum { PARTS_NARROW = 2048, PARTS_MIDDLE = 256, PARTS_WIDE = 128 };
 
 // Lanes of a row of bf16 in whole eights, of which each lane has two; 0: it is too long.
-static uint32_t lanes_of_two(uint64_t width, bool layer) {
+static uint32_t lanes_of_two(uint64_t width) {
     if (width <= 512) return 32;
     if (width <= 4096) return 256;
     if (width <= 8192) return 512;
-    return width <= 16384 && !layer ? 1024 : 0;
+    return width <= 16384 ? 1024 : 0;
 }
 
 static uint64_t parts_most(uint64_t rows, uint64_t width) {
@@ -150,7 +150,7 @@ static bool are_whole_bf16(const rn_norm_grad_args *args) {
 // dx and the parts' sums.
 static rn_status launch_norm(const rn_call *call, rn_norm_grad_args *args) {
     bool layer = args->mean != NULL;
-    uint32_t lanes = lanes_of_two(args->width, layer);
+    uint32_t lanes = lanes_of_two(args->width);
     if (are_whole_bf16(args) && lanes) {
         rn_cuda_kernel kernel = layer ? RN_CUDA_LAYERNORM_GRAD_32 : RN_CUDA_RMSNORM_GRAD_32;
         kernel += lanes == 32 ? 0 : lanes == 256 ? 1 : lanes == 512 ? 2 : 3;

@@ -41,6 +41,20 @@ __device__ __forceinline__ void each_row(const rn_norm_args &a, uint32_t x_type,
     }
 }
 
+// The two kernels of an op: for any types, and for bf16 in whole eights.
+#define RN_ROW_KERNEL(NAME, OP, TYPE, ...)                                                         \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
+        NAME(const __grid_constant__ rn_norm_args a) {                                             \
+        rn_begin();                                                                                \
+        if (a.lanes == 32)                                                                         \
+            OP##_rows<32, TYPE>(a);                                                                \
+        else                                                                                       \
+            OP##_rows<RN_ROWS_THREADS, TYPE>(a);                                                   \
+    }
+#define RN_ROW_KERNELS(OP, BLOCKS_OF_BF16)                                                         \
+    RN_ROW_KERNEL(rn_##OP##_any, OP, RN_PLAIN_NONE, RN_ROWS_THREADS)                               \
+    RN_ROW_KERNEL(rn_##OP##_bf16, OP, RN_PLAIN_BF16, RN_ROWS_THREADS, BLOCKS_OF_BF16)
+
 // ---- RMS norm -----------------------------------------------------------------------------------
 
 template <int Lanes, uint32_t Type>
@@ -71,23 +85,7 @@ __device__ __forceinline__ void rmsnorm_rows(const rn_norm_args &a) {
         });
 }
 
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_rmsnorm_any(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        rmsnorm_rows<32, RN_PLAIN_NONE>(a);
-    else
-        rmsnorm_rows<RN_ROWS_THREADS, RN_PLAIN_NONE>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS)
-    rn_rmsnorm_bf16(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        rmsnorm_rows<32, RN_PLAIN_BF16>(a);
-    else
-        rmsnorm_rows<RN_ROWS_THREADS, RN_PLAIN_BF16>(a);
-}
+RN_ROW_KERNELS(rmsnorm, BLOCKS)
 
 // ---- layer norm ---------------------------------------------------------------------------------
 
@@ -137,23 +135,7 @@ __device__ __forceinline__ void layernorm_rows(const rn_norm_args &a) {
         });
 }
 
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_layernorm_any(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        layernorm_rows<32, RN_PLAIN_NONE>(a);
-    else
-        layernorm_rows<RN_ROWS_THREADS, RN_PLAIN_NONE>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS - 1)
-    rn_layernorm_bf16(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        layernorm_rows<32, RN_PLAIN_BF16>(a);
-    else
-        layernorm_rows<RN_ROWS_THREADS, RN_PLAIN_BF16>(a);
-}
+RN_ROW_KERNELS(layernorm, BLOCKS - 1)
 
 // ---- softmax ------------------------------------------------------------------------------------
 
@@ -194,23 +176,7 @@ __device__ __forceinline__ void softmax_rows(const rn_norm_args &a) {
         });
 }
 
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_softmax_any(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        softmax_rows<32, RN_PLAIN_NONE>(a);
-    else
-        softmax_rows<RN_ROWS_THREADS, RN_PLAIN_NONE>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, BLOCKS)
-    rn_softmax_bf16(const __grid_constant__ rn_norm_args a) {
-    rn_begin();
-    if (a.lanes == 32)
-        softmax_rows<32, RN_PLAIN_BF16>(a);
-    else
-        softmax_rows<RN_ROWS_THREADS, RN_PLAIN_BF16>(a);
-}
+RN_ROW_KERNELS(softmax, BLOCKS)
 
 // ---- rope ---------------------------------------------------------------------------------------
 

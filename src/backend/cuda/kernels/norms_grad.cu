@@ -231,6 +231,7 @@ RN_NORM_PARTS(rn_rmsnorm_grad_1024, 1024, false, false, 1)
 RN_NORM_PARTS(rn_layernorm_grad_32, 32, true, true, 2)
 RN_NORM_PARTS(rn_layernorm_grad_256, 256, true, true, 2)
 RN_NORM_PARTS(rn_layernorm_grad_512, 512, true, true, 1)
+RN_NORM_PARTS(rn_layernorm_grad_1024, 1024, true, false, 1)
 
 // ---- sums of all parts --------------------------------------------------------------------------
 
