@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 5, CALLS = 40, HEAD = 128, WORDS = 32000, TENSORS = 10 };
+enum { ROUNDS = 5, CALLS = 40, HEAD = 128, WORDS = 32000, TENSORS = 12 };
 static const uint64_t BLOCK = 4ull << 30;
 
 static rn_device *gpu;
@@ -40,8 +40,9 @@ static double seconds(void) {
 // ---- calls --------------------------------------------------------------------------------------
 
 // Tensors are pairs of letters, inputs and behind '>' outputs. Shapes: M (rows, cols), C (cols),
-// R (rows), S (), H (rows, heads, 128), T (32000 words, cols), L logits (rows / 2, 128256), N the
-// rows of those, - none. Types: f32, bf16, int32.
+// R (rows), B blocks of 256 of M, S (), H (rows, heads, 128), T (32000 words, cols), L logits
+// (rows / 2, 128256), N the
+// rows of those, - none. Types: f32, bf16, int32, u8.
 typedef struct bench_row {
     const char *name, *tensors;
     rn_op op;
@@ -87,6 +88,8 @@ static const bench_row rows_of_bench[] = {
     {"dropout", "Mb>Mb", RN_OP_DROPOUT, &dropout},
     {"accumulate", "MfMb>Mf", RN_OP_ACCUMULATE, NULL},
     {"adamw", "MfMbMfMf>MfMfMf", RN_OP_ADAMW, &adamw},
+    {"adamw bf16", "MbMbMbMb>MbMbMb", RN_OP_ADAMW, &adamw},
+    {"adamw8", "MbMbMuMuBfBf>MbMuMuBfBf", RN_OP_ADAMW8, &adamw},
     {"embedding", "TbRi>Mb", RN_OP_EMBEDDING, NULL},
     {"embedding_grad", "RiMb>Tf", RN_OP_EMBEDDING_GRAD, NULL},
     {"cross_entropy", "LbNi>SfNfSf", RN_OP_CROSS_ENTROPY, &loss},
@@ -101,6 +104,8 @@ static rn_shape shape_of(char letter, uint64_t rows, uint64_t cols) {
         return RN_SHAPE(cols);
     case 'R':
         return RN_SHAPE(rows);
+    case 'B':
+        return RN_SHAPE(rows * cols / 256);
     case 'H':
         return RN_SHAPE(rows, cols / HEAD, HEAD);
     case 'T':
@@ -115,7 +120,10 @@ static rn_shape shape_of(char letter, uint64_t rows, uint64_t cols) {
 }
 
 static rn_dtype dtype_of(char letter) {
-    return letter == 'b' ? RN_DTYPE_BF16 : letter == 'i' ? RN_DTYPE_I32 : RN_DTYPE_F32;
+    return letter == 'b'   ? RN_DTYPE_BF16
+           : letter == 'i' ? RN_DTYPE_I32
+           : letter == 'u' ? RN_DTYPE_U8
+                           : RN_DTYPE_F32;
 }
 
 static void describe(const bench_row *row, uint64_t rows, uint64_t cols, rn_tensor *tensors,

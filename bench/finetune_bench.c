@@ -5,10 +5,11 @@
 //
 //     MODEL    llama-8b, llama-1b, mistral-7b, small, tiny
 //     METHOD   lora (rank 16, every matrix of the layers) or full
-//     device=cuda:0 (h200, link=53: an H200's rates, for "plan" where there is none)   budget=GB of
-//     the device (1e9)   host=GB   policy=bf16|f16|f32   steps=5 weights=bf16|f32|nf4|q8_0 (of
-//     lora's base; full trains f32, or bf16 where the optimizer can) optimizer=adamw   rank=16
-//     exact=1 (no micro-batches)
+//     device=cuda:0 (h200, link=53: an H200's rates, for "plan" where there is none)
+//     budget=GB of the device (1e9)   host=GB   policy=bf16|f16|f32   steps=5
+//     weights=bf16|f32|nf4|q8_0 (of lora's base; full trains f32, or bf16 where the optimizer can)
+//     optimizer=adamw   rank=16   exact=1 (the same bits at every budget)
+//     clip=NORM of all gradients   keep=PATTERN of weights that stay on the device
 //
 // "ops" runs one step more whose kernels are waited for one by one: where the time goes. "plan"
 // prints the plan and computes nothing. TF/s are those of the model (2 a weight and token forward,
@@ -53,7 +54,8 @@ typedef struct bench {
     bool lora, ops, plan_only;
     uint32_t batch, tokens, steps, rank;
     const char *device, *optimizer;
-    double budget, host;
+    const char *keep;
+    double budget, host, clip;
     rn_dtype policy, weights;
     bool exact;
     // made up
@@ -246,7 +248,10 @@ static void make_recipe(rn_recipe *out) {
                               .unquantised_activations = true,
                               .tokens = b.tokens,
                               .activations = b.policy};
-    rn_train_options options = {.optimizer = b.optimizer, .trained = b.lora ? "tuned.*" : NULL};
+    rn_train_options options = {.optimizer = b.optimizer,
+                                .trained = b.lora ? "tuned.*" : NULL,
+                                .clip = b.clip > 0 ? RN_CLIP_GLOBAL : RN_CLIP_NONE,
+                                .max_norm = (float)b.clip};
     must(rn_train_recipe(rn_llama_forward(&config), b.batch, &options, out));
     snprintf(out->name, sizeof out->name, "%s %s", b.of.name, b.lora ? "lora" : "full");
     out->weights_in_memory = true;
@@ -256,7 +261,8 @@ static rn_plan *make_plan(const rn_recipe *recipe, const rn_device_caps *caps) {
     rn_plan *plan = NULL;
     rn_plan_options options = {.budget_bytes = (uint64_t)(b.budget * 1e9),
                                .host_budget_bytes = (uint64_t)(b.host * 1e9),
-                               .exact = b.exact};
+                               .exact = b.exact,
+                               .keep = b.keep};
     double begin = now();
     must(rn_plan_make(recipe, caps, &options, &plan));
     const rn_plan_summary *s = rn_plan_get_summary(plan);
@@ -319,7 +325,25 @@ static double step(rn_session *session, const int32_t *tokens, const int32_t *ta
     return now() - begin;
 }
 
-static void run_steps(rn_session *session, rn_device *device, double begin) {
+// The plan's bytes beside the ledger's: the arena by purpose, and what of the device nobody
+// planned.
+static void print_bytes(rn_device *device, const rn_plan *plan) {
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    uint32_t number = rn_device_number(device);
+    uint64_t peak = 0;
+    printf("planned, measured:");
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++) {
+        uint64_t bytes = rn_ledger_read(number, p).peak_bytes;
+        if (p != RN_PURPOSE_UNACCOUNTED) peak += bytes;
+        if (bytes || s->purpose_bytes[p])
+            printf(" %s %llu %llu,", rn_purpose_name(p), (unsigned long long)s->purpose_bytes[p],
+                   (unsigned long long)bytes);
+    }
+    printf(" all %llu %llu, ratio %.6f\n", (unsigned long long)s->planned_bytes,
+           (unsigned long long)peak, (double)s->planned_bytes / (double)peak);
+}
+
+static void run_steps(rn_session *session, rn_device *device, const rn_plan *plan, double begin) {
     uint32_t rows = b.batch * b.tokens;
     int32_t *tokens = malloc(2 * rows * sizeof *tokens), *targets = tokens + rows;
     float loss = 0;
@@ -339,6 +363,7 @@ static void run_steps(rn_session *session, rn_device *device, double begin) {
            "GB\n",
            b.steps, best * 1e3, rows / best, flops / best * 1e-12, loss,
            rn_ledger_total(rn_device_number(device)).peak_bytes * 1e-9);
+    print_bytes(device, plan);
     if (b.ops) {
         plain_kernels = device->caps.kernels;
         for (int op = 0; op < RN_OP_COUNT; op++) {
@@ -390,6 +415,10 @@ static void read_option(const char *text) {
         b.steps = (uint32_t)atoi(v);
     else if (take(text, "rank", &v))
         b.rank = (uint32_t)atoi(v);
+    else if (take(text, "clip", &v))
+        b.clip = atof(v);
+    else if (take(text, "keep", &v))
+        b.keep = v;
     else if (take(text, "exact", &v))
         b.exact = atoi(v) != 0;
     else {
@@ -433,7 +462,7 @@ int main(int argc, char **argv) {
         rn_weight_source source = {.find = find};
         must(rn_session_create(plan, &source, &(rn_session_options){.device = device}, &session));
         printf("loaded %.2f s after the start\n", now() - begin);
-        run_steps(session, device, begin);
+        run_steps(session, device, plan, begin);
     }
     rn_session_destroy(session);
     rn_plan_destroy(plan);
