@@ -10,34 +10,23 @@
 
 #include "backend/cuda/rows.h"
 #include "graph/op.h"
-#include "offload_run.h"
+#include "gpu.h"
 #include "tensor/small_float.h"
-
-#include <ration/cuda.h>
 
 #include <math.h>
 
 enum { MOST = 1 << 17, MOST_ROWS = 1 << 12 }; // elements of a tensor; queries of all heads
 
-static rn_device *gpu; // NULL: none
-static test_offload offload;
-static rn_error_info reason;
+static test_gpu gpu;
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return test_offload_open(gpu, 64 << 20, &offload) != RN_OK;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
+    return test_gpu_open(&gpu, 64 << 20);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    if (!gpu) return 0;
-    test_offload_close(&offload);
-    rn_device_destroy(gpu);
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 // ---- a case -------------------------------------------------------------------------------------
@@ -111,7 +100,7 @@ static void run(const rn_call *call, bool by_reference) {
     if (by_reference)
         assert_ok(rn_op_get(call->op)->reference(&given));
     else
-        assert_ok(test_offload_run(&offload, kernel, &given));
+        assert_ok(test_offload_run(&gpu.offload, kernel, &given));
 }
 
 // Forward, and then backward from the y and the logsumexp that forward made. `skipped`: an output
@@ -204,7 +193,7 @@ static void results_are_near_the_reference(void **state) {
     (void)state;
     static const rn_dtype types[] = {RN_DTYPE_BF16, RN_DTYPE_F16, RN_DTYPE_F32};
     static const uint64_t dims[] = {64, 96, 128, 40, 7, 80, 160};
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (int i = 0; i < 3; i++)
         for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
             uint64_t d = dims[j];
@@ -219,7 +208,7 @@ static void results_are_near_the_reference(void **state) {
 
 static void queries_and_keys_differ_in_number(void **state) {
     (void)state;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     check(&(scene){{1, 33, 290, 2, 1, 128}, causal, NO_DOCUMENTS, RN_DTYPE_BF16, RN_DTYPE_BF16});
     check(&(scene){{1, 290, 70, 2, 1, 64}, causal, NO_DOCUMENTS, RN_DTYPE_BF16, RN_DTYPE_BF16});
     check(&(scene){{1, 290, 70, 2, 1, 64}, causal, NO_DOCUMENTS, RN_DTYPE_F32, RN_DTYPE_F32});
@@ -232,7 +221,7 @@ static void images_attend(void **state) {
     (void)state;
     static const rn_dtype types[] = {RN_DTYPE_BF16, RN_DTYPE_F16, RN_DTYPE_F32};
     static const uint64_t dims[] = {40, 64, 80, 160};
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         check(
             &(scene){{2, 144, 77, 2, 2, dims[i]}, all, NO_DOCUMENTS, RN_DTYPE_BF16, RN_DTYPE_BF16});
@@ -267,7 +256,7 @@ static void images_attend(void **state) {
 // Where a document begins is not to be trusted.
 static void documents_may_begin_anywhere(void **state) {
     (void)state;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     check(&(scene){{1, 300, 300, 2, 1, 64}, causal, ANY, RN_DTYPE_BF16, RN_DTYPE_BF16});
     check(&(scene){{1, 300, 300, 2, 1, 64}, window, ANY, RN_DTYPE_F16, RN_DTYPE_F16});
     check(&(scene){{1, 300, 300, 2, 1, 64}, all, ANY, RN_DTYPE_F32, RN_DTYPE_F32});
@@ -277,7 +266,7 @@ static void the_same_call_gives_the_same_bits(void **state) {
     (void)state;
     static uint8_t before[TENSORS][sizeof there[0]];
     scene s = {{1, 300, 300, 2, 1, 128}, causal, PACKED, RN_DTYPE_BF16, RN_DTYPE_BF16};
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     memset(there, 0, sizeof there); // behind the tensors, too
     check(&s);
     memcpy(before, there, sizeof before);
@@ -292,7 +281,7 @@ static void the_same_call_gives_the_same_bits(void **state) {
 static void a_gradient_may_be_left_out(void **state) {
     (void)state;
     static uint8_t before[TENSORS][sizeof there[0]];
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (int type = 0; type < 2; type++) {
         rn_dtype dtype = type ? RN_DTYPE_F32 : RN_DTYPE_BF16;
         scene s = {{1, 70, 70, 2, 1, 64}, causal, NO_DOCUMENTS, dtype, dtype};

@@ -8,46 +8,27 @@
 #include "graph/halves.h"
 #include "graph/linear_loss.h"
 #include "graph/plain_matrix.h"
-#include "offload_run.h"
-
-#include <ration/cuda.h>
+#include "gpu.h"
 
 #include <math.h>
 
-enum { MOST = 1 << 18 };
+enum { MOST = 1 << 18, BLOCK_BYTES = 128 << 20 };
 
-static rn_device *gpu; // NULL: none
-static test_offload offload;
-static rn_error_info reason;
-
-static int open_gpu(void) {
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return test_offload_open(gpu, 128 << 20, &offload) != RN_OK;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
-}
-
-static void close_gpu(void) {
-    if (!gpu) return;
-    test_offload_close(&offload);
-    rn_device_destroy(gpu);
-}
+static test_gpu gpu;
 
 static int with_library(void **state) {
     (void)state;
-    return open_gpu();
+    return test_gpu_open(&gpu, BLOCK_BYTES);
 }
 
 static int without_library(void **state) {
     (void)state;
-    return setenv("RATION_CUBLASLT", "none", 1) || open_gpu();
+    return setenv("RATION_CUBLASLT", "none", 1) || test_gpu_open(&gpu, BLOCK_BYTES);
 }
 
 static int end(void **state) {
     (void)state;
-    close_gpu();
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 // ---- tensors ------------------------------------------------------------------------------------
@@ -113,7 +94,7 @@ static void check(rn_call *call, rn_tensor *outputs, double roundings, const cha
     }
     call->workspace_bytes = bytes;
     for (int turn = 0; turn < 2; turn++) {
-        assert_ok(test_offload_run(&offload, kernel, call));
+        assert_ok(test_offload_run(&gpu.offload, kernel, call));
         for (uint32_t i = 0; i < call->output_count; i++) {
             if (turn)
                 assert_memory_equal(first[i].data, outputs[i].data, rn_tensor_bytes(&first[i]));
@@ -189,8 +170,8 @@ static void run_product(const product_case *c, bool turn_x, bool turn_w) {
 
 static void products_agree_with_the_reference(void **state) {
     (void)state;
-    if (!gpu) {
-        print_message("skipped: %s\n", reason.message);
+    if (!gpu.device) {
+        print_message("skipped: %s\n", gpu.reason.message);
         skip();
     }
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
@@ -214,7 +195,7 @@ static void losses_agree_with_the_reference(void **state) {
         {33, 256, 96, RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_F32},
     };
     (void)state;
-    if (!gpu) skip();
+    if (!gpu.device) skip();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rn_tensor t[6] = {0};
         rn_scalar scale = {.f64 = 1.0 / 16};

@@ -15,35 +15,20 @@
 #include "conform_trial.h"
 #include "graph/halves.h"
 #include "graph/op/grads.h"
-#include "offload_run.h"
-
-#include <ration/cuda.h>
+#include "gpu.h"
 
 #include <math.h>
 
-static rn_device *gpu; // NULL: none
-static test_offload offload;
-static rn_error_info reason; // why there is none
+static test_gpu gpu;
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return test_offload_open(gpu, 192 << 20, &offload) != RN_OK;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND; // anything but "there is none" is a fault
+    return test_gpu_open(&gpu, 192 << 20);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    if (!gpu) return 0;
-    test_offload_close(&offload);
-    rn_device_destroy(gpu);
-    return 0;
-}
-
-static void want_gpu(void) {
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    return test_gpu_close(&gpu);
 }
 
 // ---- a call with halves -------------------------------------------------------------------------
@@ -136,7 +121,7 @@ static rn_status run_here(attempt *a) {
 static rn_status run_there(attempt *a) {
     const rn_kernel *kernel = &rn_cuda_kernels[a->call.op];
     set_workspace(a, kernel->workspace ? kernel->workspace(&a->call) : 0);
-    return test_offload_run(&offload, kernel, &a->call);
+    return test_offload_run(&gpu.offload, kernel, &a->call);
 }
 
 // ---- comparing ----------------------------------------------------------------------------------
@@ -432,7 +417,7 @@ static const conform_row large[] = {
 
 static void every_op_takes_and_makes_halves(void **state) {
     (void)state;
-    want_gpu();
+    test_gpu_want(&gpu);
     uint32_t wrong = 0;
     for (const conform_table *const *t = conform_tables; *t; t++)
         wrong += try_rows(*t);
@@ -441,14 +426,14 @@ static void every_op_takes_and_makes_halves(void **state) {
 
 static void real_sizes_too(void **state) {
     (void)state;
-    want_gpu();
+    test_gpu_want(&gpu);
     assert_int_equal(try_rows(&(conform_table){large, sizeof large / sizeof *large}), 0);
 }
 
 // Targets are not looked at on the host: the loss is no number, and neither is the row's gradient.
 static void a_target_that_is_no_class_gives_nan(void **state) {
     (void)state;
-    want_gpu();
+    test_gpu_want(&gpu);
     float logits[2][4] = {{1, 2, 3, 4}, {4, 3, 2, 1}}, loss, lse[2], count = 2, one = 1, d[2][4];
     int32_t targets[2] = {1, 4};
     rn_cross_entropy_attrs attrs = {.ignore = -100, .normalizer = RN_NO_SCALAR};
@@ -470,14 +455,14 @@ static void a_target_that_is_no_class_gives_nan(void **state) {
                     .workspace = workspace,
                     .workspace_bytes = sizeof workspace,
                     .threads = 1};
-    assert_ok(test_offload_run(&offload, &rn_cuda_kernels[call.op], &call));
+    assert_ok(test_offload_run(&gpu.offload, &rn_cuda_kernels[call.op], &call));
     assert_true(isnan(loss));
     assert_true(count == 2);
     rn_tensor slopes = {d, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(2, 4)};
     call.op = RN_OP_CROSS_ENTROPY_GRAD;
     call.input_count = 5, call.outputs = &slopes, call.output_count = 1;
     call.workspace = NULL, call.workspace_bytes = 0;
-    assert_ok(test_offload_run(&offload, &rn_cuda_kernels[call.op], &call));
+    assert_ok(test_offload_run(&gpu.offload, &rn_cuda_kernels[call.op], &call));
     for (int i = 0; i < 4; i++) {
         assert_false(isnan(d[0][i]));
         assert_true(isnan(d[1][i]));

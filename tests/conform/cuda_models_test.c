@@ -4,31 +4,26 @@
 // (tests/golden/forms, tests/golden/embed).
 #include "support.h"
 
+#include "gpu.h"
+
 #include "text_run.h"
 
-#include <ration/cuda.h>
 #include <ration/embed.h>
 
 #include <math.h>
 
 enum { COUNT = 16, VOCAB = 64, DIM = 32, TEXTS = 4, MOST_TOKENS = 256 };
 
-static rn_device *gpu; // NULL: none
-static rn_error_info reason;
+static test_gpu gpu;
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return 0;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
+    return test_gpu_open(&gpu, 0);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    rn_device_destroy(gpu);
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 // |is - must| / |must|
@@ -67,16 +62,16 @@ static void every_form_of_weights_says_what_the_cpu_says(void **state) {
     };
     uint32_t wrong = 0;
     (void)state;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         float must[COUNT * VOCAB], is[COUNT * VOCAB], one[COUNT * VOCAB], tight[COUNT * VOCAB];
         uint64_t least = 0;
         char folder[64];
         snprintf(folder, sizeof folder, "tests/golden/forms/%s", forms[i]);
         compute(NULL, folder, 8, 0, must, NULL);
-        compute(gpu, folder, 8, 0, is, &least);
-        compute(gpu, folder, 1, 0, one, NULL);
-        compute(gpu, folder, 8, least, tight, NULL);
+        compute(gpu.device, folder, 8, 0, is, &least);
+        compute(gpu.device, folder, 1, 0, one, NULL);
+        compute(gpu.device, folder, 8, least, tight, NULL);
         double error = distance(is, must, COUNT * VOCAB);
         print_message("%s: the logits are off by %.2g\n", forms[i], error);
         bool same = memcmp(is, one, sizeof is) == 0 && memcmp(is, tight, sizeof is) == 0;
@@ -116,7 +111,7 @@ static double check_encoder(const char *folder) {
     assert_ok(rn_model_open(folder, &(rn_model_options){.without_tokenizer = true}, &model));
     rn_embedder_options options = {.text = {.text_tokens = 48, .rows = 100},
                                    .form = {.pooling = RN_POOLING_MEAN},
-                                   .session.device = gpu};
+                                   .session.device = gpu.device};
     if (rn_model_get_info(model)->embedding.text_tokens > 150) options.text.text_tokens = 150;
     assert_ok(rn_embedder_create(model, &options, &e));
     assert_ok(rn_embedder_embed_tokens(e, texts, TEXTS, is));
@@ -131,7 +126,7 @@ static void encoders_say_what_transformers_say(void **state) {
                                            "nomic_bert", "modernbert", "qwen3"};
     uint32_t wrong = 0;
     (void)state;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
         char folder[64];
         snprintf(folder, sizeof folder, "tests/golden/embed/%s", encoders[i]);

@@ -3,30 +3,24 @@
 // nearly; the same bits one by one and in chunks.
 #include "support.h"
 
-#include "text_run.h"
+#include "gpu.h"
 
-#include <ration/cuda.h>
+#include "text_run.h"
 
 #include <math.h>
 
 enum { TOKENS = 40, VOCAB = 128 };
 
-static rn_device *gpu; // NULL: none
-static rn_error_info reason;
+static test_gpu gpu;
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return 0;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
+    return test_gpu_open(&gpu, 0);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    rn_device_destroy(gpu);
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 static void compute(rn_device *device, const char *path, uint32_t rows, float *out) {
@@ -44,13 +38,13 @@ static void states_are_as_on_the_cpu(void **state) {
     (void)state;
     static const char *const models[] = {"lfm2", "qwen35", "qwen35_seeing"};
     static float must[TOKENS * VOCAB], is[TOKENS * VOCAB], again[TOKENS * VOCAB];
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         char path[64];
         double apart = 0, size = 0;
         snprintf(path, sizeof path, "tests/golden/text/%s", models[m]);
         compute(NULL, path, 16, must);
-        compute(gpu, path, 16, is);
+        compute(gpu.device, path, 16, is);
         for (int i = 0; i < TOKENS * VOCAB; i++) {
             apart += ((double)is[i] - (double)must[i]) * ((double)is[i] - (double)must[i]);
             size += (double)must[i] * (double)must[i];
@@ -58,7 +52,7 @@ static void states_are_as_on_the_cpu(void **state) {
         print_message("%s: off by %.2g of all\n", models[m], sqrt(apart / size));
         assert_true(apart <= 1e-4 * size);
         for (uint32_t rows = 1; rows <= 7; rows += 6) {
-            compute(gpu, path, rows, again);
+            compute(gpu.device, path, rows, again);
             assert_memory_equal(is, again, sizeof is);
         }
     }

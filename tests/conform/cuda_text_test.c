@@ -3,33 +3,27 @@
 // nearly; the same bits one by one, in chunks and while weights stream.
 #include "support.h"
 
+#include "gpu.h"
+
 #include "text_run.h"
 #include "tiny_kinds.h"
-
-#include <ration/cuda.h>
 
 #include <math.h>
 
 enum { TOKENS = 40, CHUNK = 13 };
 
-static rn_device *gpu; // NULL: none
-static rn_error_info reason;
+static test_gpu gpu;
 static tiny_text tiny;
 static uint32_t wrong; // all of them are told
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return 0;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
+    return test_gpu_open(&gpu, 0);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    rn_device_destroy(gpu);
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 // (TOKENS, vocab); the caller frees. out_least: the smallest budget; NULL: nobody asks.
@@ -76,13 +70,13 @@ static void expect_same(float *is, const float *must, const char *file, const ch
 static void check_kind(const tiny_kind *kind) {
     uint64_t least = 0;
     tiny_kind_open(kind, test_path(kind->file), &tiny);
-    float *must = compute(NULL, CHUNK, 0, NULL), *is = compute(gpu, CHUNK, 0, &least);
+    float *must = compute(NULL, CHUNK, 0, NULL), *is = compute(gpu.device, CHUNK, 0, &least);
     double error = distance(is, must, (size_t)TOKENS * tiny.vocab);
     print_message("%s: the logits are off by %.2g\n", kind->file, error);
     wrong += !(error <= 5e-3);
-    expect_same(compute(gpu, 1, 0, NULL), is, kind->file, "one by one");
-    expect_same(compute(gpu, TOKENS, 0, NULL), is, kind->file, "all at once");
-    expect_same(compute(gpu, CHUNK, least, NULL), is, kind->file, "weights that stream");
+    expect_same(compute(gpu.device, 1, 0, NULL), is, kind->file, "one by one");
+    expect_same(compute(gpu.device, TOKENS, 0, NULL), is, kind->file, "all at once");
+    expect_same(compute(gpu.device, CHUNK, least, NULL), is, kind->file, "weights that stream");
     free(must);
     free(is);
     tiny_text_close(&tiny);
@@ -90,7 +84,7 @@ static void check_kind(const tiny_kind *kind) {
 
 static void every_kind_of_weights_says_what_the_cpu_says(void **state) {
     (void)state;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t i = 0; i < TINY_KINDS; i++)
         check_kind(&tiny_kinds[i]);
     assert_int_equal(wrong, 0);

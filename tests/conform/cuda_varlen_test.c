@@ -6,34 +6,23 @@
 
 #include "backend/cuda/rows.h"
 #include "graph/op.h"
-#include "offload_run.h"
-
-#include <ration/cuda.h>
+#include "gpu.h"
 
 #include <math.h>
 
 enum { HEADS = 4, KV_HEADS = 2, TEXTS = 6, MOST = 300, MOST_DIMS = 256, REACH = 6 };
 static const int32_t lengths[TEXTS] = {3, 1, 130, 31, 64, 65};
 
-static rn_device *gpu; // NULL: none
-static test_offload offload;
-static rn_error_info reason;
+static test_gpu gpu;
 
 static int open_gpu(void **state) {
     (void)state;
-    rn_status s = rn_cuda_device_create(0, 1, &gpu);
-    if (s == RN_OK) return test_offload_open(gpu, 64 << 20, &offload) != RN_OK;
-    gpu = NULL;
-    reason = *rn_last_error();
-    return s != RN_UNSUPPORTED && s != RN_NOT_FOUND;
+    return test_gpu_open(&gpu, 64 << 20);
 }
 
 static int close_gpu(void **state) {
     (void)state;
-    if (!gpu) return 0;
-    test_offload_close(&offload);
-    rn_device_destroy(gpu);
-    return 0;
+    return test_gpu_close(&gpu);
 }
 
 typedef struct scene {
@@ -87,7 +76,7 @@ static void run(scene *s, rn_attention_attrs attrs, bool biased, bool by_referen
     if (by_reference)
         assert_ok(rn_op_get(call.op)->reference(&call));
     else
-        assert_ok(test_offload_run(&offload, &rn_cuda_kernels[call.op], &call));
+        assert_ok(test_offload_run(&gpu.offload, &rn_cuda_kernels[call.op], &call));
 }
 
 static void expect_near(const scene *is, const scene *must) {
@@ -124,7 +113,7 @@ static void check_packing(uint64_t dims, rn_attention_attrs attrs, bool biased) 
 static void texts_have_the_bits_that_they_have_alone(void **state) {
     (void)state;
     static const uint64_t dims[] = {7, 32, 48, 64, 96, 128, 256};
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         check_packing(dims[i], (rn_attention_attrs){0}, i % 2);
         check_packing(dims[i], (rn_attention_attrs){.causal = true, .window = 70}, i % 2);
@@ -137,7 +126,7 @@ static void a_span_that_cannot_be_gives_nan(void **state) {
     (void)state;
     static const int32_t wrong[][2] = {{-1, 4}, {4, 2}, {0, MOST + 1}, {5, 9}, {INT32_MIN, 1}};
     static scene packed, must;
-    if (!gpu) skip_because("no GPU: %s", reason.message);
+    test_gpu_want(&gpu);
     must.rows = 0, must.dims = 64;
     for (uint32_t t = 0; t < TEXTS; t++)
         append(&must, t);
