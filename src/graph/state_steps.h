@@ -57,10 +57,12 @@ RN_STATE_STEPS_FN uint32_t rn_state_step(const float *map, uint32_t first, uint3
     return (low << RN_STATE_REST_BITS) + 0xFFFF - rest;
 }
 
-// (word + rest) of a number within 0 .. 1; the code is its bits 16 to 23.
+// (word + rest) of a number within 0 .. 1; the code is its bits 16 to 23. What is below the first
+// bucket is as good as its front.
 RN_STATE_STEPS_FN uint32_t rn_state_look(const uint32_t *steps, uint32_t bits) {
-    int32_t bucket = (int32_t)(bits >> RN_STATE_REST_BITS) - RN_STATE_FIRST_BUCKET;
-    return steps[bucket > 0 ? bucket : 0] + (bits & 0xFFFF);
+    const uint32_t front = (uint32_t)RN_STATE_FIRST_BUCKET << RN_STATE_REST_BITS;
+    uint32_t within = bits > front ? bits : front;
+    return steps[(within >> RN_STATE_REST_BITS) - RN_STATE_FIRST_BUCKET] + (within & 0xFFFF);
 }
 
 // The code of x within -1 .. 1 whose magnitude has `code`.
