@@ -199,6 +199,5 @@ rn_status rn_cuda_adafactor(const rn_call *call) {
                           rn_cuda_row_grid(args.measured, RN_ROWS_THREADS), &args));
     RN_TRY(rn_cuda_launch(call, RN_CUDA_ADAFACTOR_SETTLE, rn_cuda_row_grid(1, RN_ROWS_THREADS),
                           &args));
-    return rn_cuda_launch(call, RN_CUDA_ADAFACTOR_UPDATE, rn_cuda_cover(rn_div_up(args.base.n, 8)),
-                          &args);
+    return rn_cuda_launch(call, RN_CUDA_ADAFACTOR_UPDATE, rn_cuda_cover(args.base.n), &args);
 }

@@ -127,25 +127,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     a.totals->rest = (float)(1 - a.rate * size * a.decay);
 }
 
+// An element a thread.
 extern "C" __global__ void __launch_bounds__(THREADS)
     rn_adafactor_update(const __grid_constant__ rn_adafactor_args a) {
     const rn_update_args &b = a.base;
     rn_begin();
     if (rn_is_skipped(b)) return;
     float pace = a.totals->pace, rest = a.totals->rest;
-    bool aligned = rn_is_aligned(b.g, 16) && rn_is_aligned(b.w, 16);
-    for (uint64_t i = rn_thread(); 8 * i < b.n; i += rn_threads()) {
-        uint32_t count = b.n - 8 * i < 8 ? (uint32_t)(b.n - 8 * i) : 8;
-        uint64_t row = 8 * i / a.cols, c = 8 * i - row * a.cols;
-        rn_eight g = rn_load_up_to_eight(b.g_type, b.g, 8 * i, count, aligned);
-        rn_eight w = rn_load_up_to_eight(b.w_type, b.w, 8 * i, count, aligned);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            if (j < (int)count)
-                w.v[j] = __fsub_rn(__fmul_rn(w.v[j], rest), __fmul_rn(pace, look(a, row, c, g.v[j])));
-            if (++c == a.cols) c = 0, row++;
-        }
-        rn_put(b.w_type, b.w, 8 * i, count, aligned, w, rn_draw(b, i, b.w_type == RN_PLAIN_BF16),
-               RN_NOISE_WEIGHT);
+    for (uint64_t i = rn_thread(); i < b.n; i += rn_threads()) {
+        uint64_t row = i / a.cols;
+        float u = look(a, row, i - row * a.cols, rn_load_one(b.g_type, b.g, i));
+        float w = rn_load_one(b.w_type, b.w, i);
+        uint32_t word = b.w_type == RN_PLAIN_BF16 ? rn_draw_one(b, i) : 0;
+        w = __fsub_rn(__fmul_rn(w, rest), __fmul_rn(pace, u));
+        rn_put_one(b.w_type, b.w, i, w, word, RN_NOISE_WEIGHT);
     }
 }

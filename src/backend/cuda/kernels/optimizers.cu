@@ -13,23 +13,35 @@ __device__ __forceinline__ void update_as(const rn_update_args &a, Step step) {
     bool aligned = rn_is_aligned(a.g, 16) && rn_is_aligned(a.w, 16) && rn_is_aligned(a.m, 16) &&
                    rn_is_aligned(a.v, 16);
     bool rounds = w_type == RN_PLAIN_BF16 || state_type == RN_PLAIN_BF16;
-    for (uint64_t i = rn_thread(); 8 * i < a.n; i += rn_threads()) {
-        uint32_t count = a.n - 8 * i < 8 ? (uint32_t)(a.n - 8 * i) : 8;
+    uint64_t eights = aligned ? a.n / 8 : 0;
+    for (uint64_t i = rn_thread(); i < eights; i += rn_threads()) {
         rn_raw_eight raw[4]; // all on the way before the first is looked at
-        raw[0] = rn_fetch_up_to_eight(g_type, a.g, 8 * i, count, aligned);
+        raw[0] = rn_fetch_eight(g_type, a.g, 8 * i);
         raw[1] = raw[2] = raw[3] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-        if (a.w) raw[1] = rn_fetch_up_to_eight(w_type, a.w, 8 * i, count, aligned);
-        if (a.m) raw[2] = rn_fetch_up_to_eight(state_type, a.m, 8 * i, count, aligned);
-        if (a.v) raw[3] = rn_fetch_up_to_eight(state_type, a.v, 8 * i, count, aligned);
-        rn_noise_eight noise = rn_draw(a, i, rounds);
+        if (a.w) raw[1] = rn_fetch_eight(w_type, a.w, 8 * i);
+        if (a.m) raw[2] = rn_fetch_eight(state_type, a.m, 8 * i);
+        if (a.v) raw[3] = rn_fetch_eight(state_type, a.v, 8 * i);
+        rn_noise_eight noise = {{0, 0, 0, 0, 0, 0, 0, 0}};
+        if (rounds) noise = rn_draw(a, i);
         rn_eight g = rn_widen_eight(g_type, raw[0]), w = rn_widen_eight(w_type, raw[1]);
         rn_eight m = rn_widen_eight(state_type, raw[2]), v = rn_widen_eight(state_type, raw[3]);
 #pragma unroll
         for (int j = 0; j < 8; j++)
             step(g.v[j], &w.v[j], &m.v[j], &v.v[j]);
-        if (a.w) rn_put(w_type, a.w, 8 * i, count, aligned, w, noise, RN_NOISE_WEIGHT);
-        if (a.m) rn_put(state_type, a.m, 8 * i, count, aligned, m, noise, RN_NOISE_FIRST);
-        if (a.v) rn_put(state_type, a.v, 8 * i, count, aligned, v, noise, RN_NOISE_SECOND);
+        if (a.w) rn_put_eight(w_type, a.w, 8 * i, w, noise, RN_NOISE_WEIGHT);
+        if (a.m) rn_put_eight(state_type, a.m, 8 * i, m, noise, RN_NOISE_FIRST);
+        if (a.v) rn_put_eight(state_type, a.v, 8 * i, v, noise, RN_NOISE_SECOND);
+    }
+#pragma unroll 1
+    for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads()) {
+        float w = a.w ? rn_load_one(w_type, a.w, i) : 0, g = rn_load_one(g_type, a.g, i);
+        float m = a.m ? rn_load_one(state_type, a.m, i) : 0;
+        float v = a.v ? rn_load_one(state_type, a.v, i) : 0;
+        uint32_t word = rn_draw_one(a, i);
+        step(g, &w, &m, &v);
+        if (a.w) rn_put_one(w_type, a.w, i, w, word, RN_NOISE_WEIGHT);
+        if (a.m) rn_put_one(state_type, a.m, i, m, word, RN_NOISE_FIRST);
+        if (a.v) rn_put_one(state_type, a.v, i, v, word, RN_NOISE_SECOND);
     }
 }
 

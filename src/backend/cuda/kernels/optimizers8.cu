@@ -46,11 +46,12 @@ __device__ __forceinline__ uint32_t code_at(const eight_codes &codes, int j) {
     return codes.word[j / 4] >> j % 4 * 8 & 0xFF;
 }
 
-__device__ __forceinline__ eight_codes fetch_codes(const void *data, uint64_t i, uint32_t count,
-                                                   bool aligned) {
+// Whole: all eight are there, at a multiple of 8 bytes.
+template <bool Whole>
+__device__ __forceinline__ eight_codes fetch_codes(const void *data, uint64_t i, uint32_t count) {
     const uint8_t *from = (const uint8_t *)data + i;
     eight_codes out = {{0, 0}};
-    if (aligned && count == 8) {
+    if (Whole) {
         uint2 both = *(const uint2 *)from;
         return {{both.x, both.y}};
     }
@@ -60,10 +61,11 @@ __device__ __forceinline__ eight_codes fetch_codes(const void *data, uint64_t i,
     return out;
 }
 
-__device__ __forceinline__ void store_codes(void *data, uint64_t i, uint32_t count, bool aligned,
+template <bool Whole>
+__device__ __forceinline__ void store_codes(void *data, uint64_t i, uint32_t count,
                                             const eight_codes &codes) {
     uint8_t *to = (uint8_t *)data + i;
-    if (aligned && count == 8) {
+    if (Whole) {
         *(uint2 *)to = make_uint2(codes.word[0], codes.word[1]);
         return;
     }
@@ -81,8 +83,8 @@ __device__ __forceinline__ float largest_of_warp(const rn_eight &x) { // as bits
 }
 
 // By a search (graph/state_codes.h): of any number and magnitude. NaN has the first code.
-__device__ __noinline__ uint32_t search_code(const float *map, uint32_t first, float value,
-                                             float magnitude) {
+__device__ __forceinline__ uint32_t search_code(const float *map, uint32_t first, float value,
+                                                float magnitude) {
     float x = __fdiv_rn(value, magnitude);
     uint32_t low = 0, high = 255, bits = __float_as_uint(fabsf(x)), code;
     if (!(x == x)) {
@@ -102,17 +104,21 @@ __device__ __noinline__ uint32_t search_code(const float *map, uint32_t first, f
     return (value > 0 ? code + 1 : code - 1) & 0xFF;
 }
 
+__device__ __noinline__ eight_codes search_codes(const float *map, uint32_t first, rn_eight x,
+                                                 float magnitude) {
+    eight_codes out = {{0, 0}};
+    for (int j = 0; j < 8; j++)
+        out.word[j / 4] |= search_code(map, first, x.v[j], magnitude) << j % 4 * 8;
+    return out;
+}
+
 // x's codes of a map whose numbers from 0 on begin at `first`.
 template <uint32_t First>
 __device__ __forceinline__ eight_codes encode(const float *map, const uint32_t *steps,
                                               const rn_eight &x, float magnitude) {
     uint32_t exponent = __float_as_uint(magnitude) >> 23;
     eight_codes out = {{0, 0}};
-    if (exponent == 0 || exponent >= 254) {
-        for (int j = 0; j < 8; j++)
-            out.word[j / 4] |= search_code(map, First, x.v[j], magnitude) << j % 4 * 8;
-        return out;
-    }
+    if (exponent == 0 || exponent >= 254) return search_codes(map, First, x, magnitude);
     float unit = __uint_as_float((254 - exponent) << 23); // makes the magnitude 1 .. 2
     float whole = __fmul_rn(magnitude, unit), inverse = __frcp_rn(whole);
 #pragma unroll
@@ -135,22 +141,20 @@ struct raw_block {
     uint32_t count; // of eight
 };
 
-template <uint32_t G, uint32_t W, bool HasSecond>
-__device__ __forceinline__ raw_block fetch_block(const rn_update_args &a, uint64_t block,
-                                                 bool aligned) {
+template <uint32_t G, uint32_t W, bool HasSecond, bool Whole>
+__device__ __forceinline__ raw_block fetch_block(const rn_update_args &a, uint64_t block) {
     raw_block out;
     uint64_t at = 256 * block + threadIdx.x % 32 * 8;
-    out.count = at >= a.n ? 0u : a.n - at < 8 ? (uint32_t)(a.n - at) : 8u;
-    out.m_scale = out.v_scale = 0;
+    out.count = Whole || at + 8 <= a.n ? 8u : at >= a.n ? 0u : (uint32_t)(a.n - at);
     out.v = {{0, 0}};
-    out.g = rn_fetch_up_to_eight(G, a.g, at, out.count, aligned);
-    out.w = rn_fetch_up_to_eight(W, a.w, at, out.count, aligned);
-    out.m = fetch_codes(a.m, at, out.count, aligned);
-    if (HasSecond) out.v = fetch_codes(a.v, at, out.count, aligned);
-    if (256 * block < a.n) {
-        out.m_scale = a.m_scale[block];
-        if (HasSecond) out.v_scale = a.v_scale[block];
-    }
+    out.g = Whole ? rn_fetch_eight(G, a.g, at)
+                  : rn_fetch_up_to_eight(G, a.g, at, out.count, false);
+    out.w = Whole ? rn_fetch_eight(W, a.w, at)
+                  : rn_fetch_up_to_eight(W, a.w, at, out.count, false);
+    out.m = fetch_codes<Whole>(a.m, at, out.count);
+    if (HasSecond) out.v = fetch_codes<Whole>(a.v, at, out.count);
+    out.m_scale = a.m_scale[block];
+    out.v_scale = HasSecond ? a.v_scale[block] : 0;
     return out;
 }
 
@@ -195,10 +199,38 @@ struct lion_step {
     }
 };
 
-template <uint32_t G, uint32_t W, bool HasSecond, class Step>
+template <uint32_t W, bool Whole>
+__device__ __forceinline__ void store_weights(const rn_update_args &a, uint64_t at, uint32_t count,
+                                              const rn_eight &w) {
+    if (Whole) {
+        rn_noise_eight noise = {{0, 0, 0, 0, 0, 0, 0, 0}};
+        if (W == RN_PLAIN_BF16) noise = rn_draw(a, at / 8);
+        rn_put_eight(W, a.w, at, w, noise, RN_NOISE_WEIGHT);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        if (j < (int)count)
+            rn_put_one(W, a.w, at + j, w.v[j], rn_draw_one(a, at + j), RN_NOISE_WEIGHT);
+}
+
+// What comes of a block with numbers that are not finite.
+template <class Step>
+__device__ __noinline__ void step_around(const Step &step, const rn_eight &g, const rn_eight &old,
+                                         rn_eight *w, rn_eight *m, rn_eight *v) {
+    for (int j = 0; j < 8; j++) {
+        bool finite = isfinite(g.v[j]);
+        float next = step.weight_any(w->v[j], g.v[j], m->v[j], v->v[j], old.v[j]);
+        w->v[j] = finite ? next : w->v[j];
+        m->v[j] = finite ? m->v[j] : 0;
+        v->v[j] = finite ? v->v[j] : 0;
+    }
+}
+
+template <uint32_t G, uint32_t W, bool HasSecond, bool Whole, class Step>
 __device__ __forceinline__ void update_block(const rn_update_args &a, const tables &table,
                                              const Step &step, const raw_block &raw,
-                                             uint64_t block, bool aligned) {
+                                             uint64_t block) {
     uint64_t at = 256 * block + threadIdx.x % 32 * 8;
     rn_eight g = rn_widen_eight(G, raw.g), w = rn_widen_eight(W, raw.w), m, v, old;
 #pragma unroll
@@ -206,7 +238,7 @@ __device__ __forceinline__ void update_block(const rn_update_args &a, const tabl
         old.v[j] = m.v[j] = __fmul_rn(table.with_sign[code_at(raw.m, j)], raw.m_scale);
         v.v[j] = HasSecond ? __fmul_rn(table.without[code_at(raw.v, j)], raw.v_scale) : 0.0f;
         step.moments(g.v[j], &m.v[j], &v.v[j]);
-        if (j >= (int)raw.count) m.v[j] = v.v[j] = 0;
+        if (!Whole && j >= (int)raw.count) m.v[j] = v.v[j] = 0;
     }
     float m_scale = largest_of_warp(m), v_scale = HasSecond ? largest_of_warp(v) : 0.0f;
     if (m_scale < INFINITY && v_scale < INFINITY) {
@@ -214,24 +246,17 @@ __device__ __forceinline__ void update_block(const rn_update_args &a, const tabl
         for (int j = 0; j < 8; j++)
             w.v[j] = step.weight(w.v[j], g.v[j], m.v[j], v.v[j], old.v[j]);
     } else {
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            bool finite = isfinite(g.v[j]);
-            float next = step.weight_any(w.v[j], g.v[j], m.v[j], v.v[j], old.v[j]);
-            w.v[j] = finite ? next : w.v[j];
-            m.v[j] = finite ? m.v[j] : 0;
-            v.v[j] = finite ? v.v[j] : 0;
-        }
+        rn_eight around[4] = {old, w, m, v};
+        step_around(step, g, around[0], &around[1], &around[2], &around[3]);
+        w = around[1], m = around[2], v = around[3];
         m_scale = largest_of_warp(m);
         v_scale = HasSecond ? largest_of_warp(v) : 0.0f;
     }
-    store_codes(a.m, at, raw.count, aligned, encode<127>(table.with_sign, table.steps, m, m_scale));
+    store_weights<W, Whole>(a, at, raw.count, w);
+    store_codes<Whole>(a.m, at, raw.count, encode<127>(table.with_sign, table.steps, m, m_scale));
     if (HasSecond)
-        store_codes(a.v, at, raw.count, aligned,
-                    encode<0>(table.without, table.steps_without, v, v_scale));
-    if (raw.count)
-        rn_put(W, a.w, at, raw.count, aligned, w, rn_draw(a, at / 8, W == RN_PLAIN_BF16),
-               RN_NOISE_WEIGHT);
+        store_codes<Whole>(a.v, at, raw.count,
+                           encode<0>(table.without, table.steps_without, v, v_scale));
     if (threadIdx.x % 32 == 0) {
         a.m_scale[block] = m_scale;
         if (HasSecond) a.v_scale[block] = v_scale;
@@ -242,14 +267,18 @@ template <uint32_t G, uint32_t W, bool HasSecond, class Step>
 __device__ __forceinline__ void update_as(const rn_update_args &a, const tables &table) {
     bool aligned = rn_is_aligned(a.g, 16) && rn_is_aligned(a.w, 16) && rn_is_aligned(a.m, 8) &&
                    rn_is_aligned(a.v, 8);
-    uint64_t block = rn_thread() / 32, blocks = rn_threads() / 32;
+    uint64_t block = rn_thread() / 32, blocks = rn_threads() / 32, whole = aligned ? a.n / 256 : 0;
     Step step(a);
-    raw_block next = fetch_block<G, W, HasSecond>(a, block, aligned);
-    for (; 256 * block < a.n; block += blocks) {
+    raw_block next;
+    if (block < whole) next = fetch_block<G, W, HasSecond, true>(a, block);
+    for (; block < whole; block += blocks) {
         raw_block raw = next;
-        next = fetch_block<G, W, HasSecond>(a, block + blocks, aligned);
-        update_block<G, W, HasSecond>(a, table, step, raw, block, aligned);
+        if (block + blocks < whole) next = fetch_block<G, W, HasSecond, true>(a, block + blocks);
+        update_block<G, W, HasSecond, true>(a, table, step, raw, block);
     }
+    for (; 256 * block < a.n; block += blocks)
+        update_block<G, W, HasSecond, false>(
+            a, table, step, fetch_block<G, W, HasSecond, false>(a, block), block);
 }
 
 template <bool HasSecond, class Step>

@@ -71,14 +71,22 @@ struct rn_noise_eight {
     uint32_t words[8];
 };
 
-// Of elements 8 i .. 8 i + 7; nothing is drawn where nothing is bf16.
-__device__ __forceinline__ rn_noise_eight rn_draw(const rn_update_args &a, uint64_t i,
-                                                  bool is_used) {
-    rn_noise_eight out = {{0, 0, 0, 0, 0, 0, 0, 0}};
-    if (!is_used) return out;
+// Of elements 8 i .. 8 i + 7. What the compiler cannot look into is not computed once more where it
+// is used.
+__device__ __forceinline__ rn_noise_eight rn_draw(const rn_update_args &a, uint64_t i) {
     uint4 low = rn_noise_block(a, 2 * i), high = rn_noise_block(a, 2 * i + 1);
-    out = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+    rn_noise_eight out = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        asm volatile("" : "+r"(out.words[j]));
     return out;
+}
+
+// Of element i.
+__device__ __forceinline__ uint32_t rn_draw_one(const rn_update_args &a, uint64_t i) {
+    uint4 four = rn_noise_block(a, i / 4);
+    uint32_t pair[2] = {i & 1 ? four.y : four.x, i & 1 ? four.w : four.z};
+    return pair[i >> 1 & 1];
 }
 
 enum { RN_NOISE_WEIGHT, RN_NOISE_FIRST, RN_NOISE_SECOND };
@@ -87,34 +95,34 @@ __device__ __forceinline__ uint32_t rn_noise_bits(uint32_t word, int which) {
     return which == RN_NOISE_FIRST ? word >> 16 : (word * 0x9E3779B1u) >> 16;
 }
 
-__device__ __forceinline__ uint32_t rn_round_bf16(float value, uint32_t bits16) {
-    uint32_t bits = __float_as_uint(value);
-    if ((bits & 0x7F800000u) == 0x7F800000u)
-        return (bits >> 16) | ((bits & 0x007FFFFFu) ? 0x40 : 0);
-    return (bits + bits16) >> 16;
+// The bf16 is the upper half. Infinity and NaN stay: a NaN that was computed has all its bits.
+__device__ __forceinline__ uint32_t rn_round_up_bf16(float value, uint32_t word, int which) {
+    return __float_as_uint(value) + (fabsf(value) < INFINITY ? rn_noise_bits(word, which) : 0);
 }
 
-// Elements i .. i + count - 1.
-__device__ __forceinline__ void rn_put(uint32_t type, void *data, uint64_t i, uint32_t count,
-                                       bool aligned, const rn_eight &x,
-                                       const rn_noise_eight &noise, int which) {
+// Elements i .. i + 7, at a multiple of 16 bytes.
+__device__ __forceinline__ void rn_put_eight(uint32_t type, void *data, uint64_t i,
+                                             const rn_eight &x, const rn_noise_eight &noise,
+                                             int which) {
     if (type != RN_PLAIN_BF16) {
-        rn_store_up_to_eight(type, data, i, count, aligned, x);
+        rn_store_eight(type, data, i, x);
         return;
     }
-    uint32_t narrow[8];
+    uint32_t pairs[4];
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-        narrow[j] = rn_round_bf16(x.v[j], rn_noise_bits(noise.words[j], which));
-    uint16_t *to = (uint16_t *)data + i;
-    if (aligned && count == 8) {
-        *(uint4 *)to = make_uint4(narrow[0] | narrow[1] << 16, narrow[2] | narrow[3] << 16,
-                                  narrow[4] | narrow[5] << 16, narrow[6] | narrow[7] << 16);
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        if (j < (int)count) to[j] = (uint16_t)narrow[j];
+    for (int j = 0; j < 4; j++)
+        pairs[j] =
+            __byte_perm(rn_round_up_bf16(x.v[2 * j], noise.words[2 * j], which),
+                        rn_round_up_bf16(x.v[2 * j + 1], noise.words[2 * j + 1], which), 0x7632);
+    *(uint4 *)((uint16_t *)data + i) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+__device__ __forceinline__ void rn_put_one(uint32_t type, void *data, uint64_t i, float x,
+                                           uint32_t word, int which) {
+    if (type == RN_PLAIN_BF16)
+        ((uint16_t *)data)[i] = (uint16_t)(rn_round_up_bf16(x, word, which) >> 16);
+    else
+        rn_store_one(type, data, i, x);
 }
 
 #endif
