@@ -51,13 +51,14 @@ template <bool Whole>
 __device__ __forceinline__ eight_codes fetch_codes(const void *data, uint64_t i, uint32_t count) {
     const uint8_t *from = (const uint8_t *)data + i;
     eight_codes out = {{0, 0}};
-    if (Whole) {
+    if constexpr (Whole) {
         uint2 both = *(const uint2 *)from;
-        return {{both.x, both.y}};
-    }
+        out = {{both.x, both.y}};
+    } else {
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-        if (j < (int)count) out.word[j / 4] |= (uint32_t)from[j] << j % 4 * 8;
+        for (int j = 0; j < 8; j++)
+            if (j < (int)count) out.word[j / 4] |= (uint32_t)from[j] << j % 4 * 8;
+    }
     return out;
 }
 
@@ -65,13 +66,13 @@ template <bool Whole>
 __device__ __forceinline__ void store_codes(void *data, uint64_t i, uint32_t count,
                                             const eight_codes &codes) {
     uint8_t *to = (uint8_t *)data + i;
-    if (Whole) {
+    if constexpr (Whole) {
         *(uint2 *)to = make_uint2(codes.word[0], codes.word[1]);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-        if (j < (int)count) to[j] = (uint8_t)code_at(codes, j);
+        for (int j = 0; j < 8; j++)
+            if (j < (int)count) to[j] = (uint8_t)code_at(codes, j);
+    }
 }
 
 __device__ __forceinline__ float largest_of_warp(const rn_eight &x) { // as bits: NaN is above all
@@ -202,16 +203,16 @@ struct lion_step {
 template <uint32_t W, bool Whole>
 __device__ __forceinline__ void store_weights(const rn_update_args &a, uint64_t at, uint32_t count,
                                               const rn_eight &w) {
-    if (Whole) {
+    if constexpr (Whole) {
         rn_noise_eight noise = {{0, 0, 0, 0, 0, 0, 0, 0}};
         if (W == RN_PLAIN_BF16) noise = rn_draw(a, at / 8);
         rn_put_eight(W, a.w, at, w, noise, RN_NOISE_WEIGHT);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int j = 0; j < 8; j++)
-        if (j < (int)count)
-            rn_put_one(W, a.w, at + j, w.v[j], rn_draw_one(a, at + j), RN_NOISE_WEIGHT);
+        for (int j = 0; j < 8; j++)
+            if (j < (int)count)
+                rn_put_one(W, a.w, at + j, w.v[j], rn_draw_one(a, at + j), RN_NOISE_WEIGHT);
+    }
 }
 
 // What comes of a block with numbers that are not finite.
