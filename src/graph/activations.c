@@ -85,13 +85,23 @@ static bool reads_narrow(const holder *h, const rn_node *n, uint32_t i) {
     return rn_op_is(n->op, RN_TRAIT_ELEMENTWISE) && h->narrow[n->outputs[0]];
 }
 
+// What a narrow value in the update's phase is made from is narrow, too: a sum over micro-batches is
+// not rounded behind it.
+static bool comes_of_narrow(const holder *h, const rn_node *n) {
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        rn_value input = n->inputs[i];
+        if (rn_graph_value(h->from, input)->shape.rank > 1 && !h->narrow[input]) return false;
+    }
+    return true;
+}
+
 // The gradients of weights that are of the policy's 16 bits themselves, where nobody adds them up
 // over micro-batches.
 static void find_narrow(holder *h) {
-    size_t values = (size_t)rn_graph_value_count(h->from) + 1;
-    for (rn_value v = 1; v < values; v++)
+    uint32_t nodes = rn_graph_node_count(h->from);
+    for (rn_value v = 1; v <= rn_graph_value_count(h->from); v++)
         h->narrow[v] = is_own(h, v);
-    for (uint32_t number = rn_graph_node_count(h->from); number-- > 0;) {
+    for (uint32_t number = nodes; number-- > 0;) {
         const rn_node *n = node_of(h, number);
         for (uint32_t i = 0; i < n->output_count; i++) {
             const rn_value_info *v = rn_graph_value(h->from, n->outputs[i]);
@@ -100,6 +110,12 @@ static void find_narrow(holder *h) {
         }
         for (uint32_t i = 0; i < n->input_count; i++)
             h->narrow[n->inputs[i]] &= reads_narrow(h, n, i);
+    }
+    for (uint32_t number = 0; number < nodes; number++) {
+        const rn_node *n = node_of(h, number);
+        bool passes = n->phase == RN_PHASE_UPDATE && !comes_of_narrow(h, n);
+        for (uint32_t i = 0; passes && i < n->output_count; i++)
+            h->narrow[n->outputs[i]] = false;
     }
 }
 

@@ -278,6 +278,59 @@ static void halves_leave_no_f32_between_ops(void **state) {
     rn_graph_destroy(g);
 }
 
+static rn_dtype dtype_of(const void *self, const char *weight) {
+    return strstr(weight, "norm") || strstr(weight, "down_proj") ? RN_DTYPE_F32
+                                                                 : *(const rn_dtype *)self;
+}
+
+static const rn_low_rank *no_addition(const void *self, const char *weight, uint32_t index) {
+    (void)self, (void)weight, (void)index;
+    return NULL;
+}
+
+// What the updates of bf16 weights, one of them a table and a head, read: bf16, unless it was added
+// up over micro-batches. Those of f32 weights, and where the policy has other 16 bits: f32.
+static void check_gradients(rn_dtype activations, rn_clip clip, uint32_t micro_batches) {
+    rn_dtype narrow = RN_DTYPE_BF16;
+    rn_llama_files files = {.self = &narrow, .dtype = dtype_of, .addition = no_addition};
+    rn_llama_config config = {.layers = 1,
+                              .dim = 32,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .ffn = 64,
+                              .vocab = 40,
+                              .tied = true,
+                              .files = &files,
+                              .tokens = 8,
+                              .activations = activations};
+    rn_train_options options = {.optimizer = "adamw_8bit", .clip = clip, .max_norm = 1};
+    rn_recipe_options how = {.halves = true, .micro_batches = micro_batches};
+    rn_recipe recipe;
+    rn_graph *g;
+    uint32_t updates = 0;
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, &options, &recipe));
+    assert_ok(recipe.build(recipe.self, &how, &g));
+    assert_ok(rn_graph_validate(g));
+    for (uint32_t i = 0; i < rn_graph_node_count(g); i++) {
+        const rn_node *n = rn_graph_node(g, i);
+        if (!rn_op_is(n->op, RN_TRAIT_UPDATE)) continue;
+        bool is_narrow = rn_graph_dtype(g, n->inputs[0]) == activations && micro_batches == 1;
+        assert_int_equal(rn_graph_dtype(g, n->inputs[1]), is_narrow ? activations : RN_DTYPE_F32);
+        updates++;
+    }
+    assert_true(updates > 8);
+    rn_graph_destroy(g);
+    rn_recipe_destroy(&recipe);
+}
+
+static void gradients_of_16_bit_weights_have_16_bits(void **state) {
+    (void)state;
+    check_gradients(RN_DTYPE_BF16, RN_CLIP_NONE, 1);
+    check_gradients(RN_DTYPE_BF16, RN_CLIP_GLOBAL, 1);
+    check_gradients(RN_DTYPE_BF16, RN_CLIP_GLOBAL, 2);
+    check_gradients(RN_DTYPE_F16, RN_CLIP_NONE, 1);
+}
+
 static void a_training_step_needs_less(void **state) {
     (void)state;
     uint64_t bytes[2];
@@ -361,6 +414,7 @@ int main(void) {
         cmocka_unit_test(gradients_of_halves_stay_near),
         cmocka_unit_test(halves_leave_no_f32_between_ops),
         cmocka_unit_test(images_are_halves_throughout),
+        cmocka_unit_test(gradients_of_16_bit_weights_have_16_bits),
         cmocka_unit_test(a_training_step_needs_less),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(holding_survives_refused_memory),
