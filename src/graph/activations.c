@@ -85,8 +85,8 @@ static bool reads_narrow(const holder *h, const rn_node *n, uint32_t i) {
     return rn_op_is(n->op, RN_TRAIT_ELEMENTWISE) && h->narrow[n->outputs[0]];
 }
 
-// What a narrow value in the update's phase is made from is narrow, too: a sum over micro-batches is
-// not rounded behind it.
+// What a narrow value in the update's phase is made from is narrow, too: a sum over micro-batches
+// is not rounded behind it.
 static bool comes_of_narrow(const holder *h, const rn_node *n) {
     for (uint32_t i = 0; i < n->input_count; i++) {
         rn_value input = n->inputs[i];

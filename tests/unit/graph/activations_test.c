@@ -323,6 +323,37 @@ static void check_gradients(rn_dtype activations, rn_clip clip, uint32_t micro_b
     rn_recipe_destroy(&recipe);
 }
 
+// What an optimiser computes from a gradient of f32 stays f32.
+static void steps_of_optimizers_are_f32(void **state) {
+    (void)state;
+    rn_dtype narrow = RN_DTYPE_BF16;
+    rn_llama_files files = {.self = &narrow, .dtype = dtype_of, .addition = no_addition};
+    rn_llama_config config = {.layers = 1,
+                              .dim = 32,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .ffn = 64,
+                              .vocab = 40,
+                              .files = &files,
+                              .tokens = 8,
+                              .activations = RN_DTYPE_BF16};
+    rn_train_options options = {.optimizer = "muon"};
+    rn_recipe recipe;
+    rn_graph *g;
+    uint32_t products = 0;
+    assert_ok(rn_train_recipe(rn_llama_forward(&config), 2, &options, &recipe));
+    assert_ok(recipe.build(recipe.self, &(rn_recipe_options){.halves = true}, &g));
+    for (uint32_t i = 0; i < rn_graph_node_count(g); i++) {
+        const rn_node *n = rn_graph_node(g, i);
+        if (n->phase != RN_PHASE_UPDATE || n->op != RN_OP_MATMUL) continue;
+        assert_int_equal(rn_graph_dtype(g, n->outputs[0]), RN_DTYPE_F32);
+        products++;
+    }
+    assert_true(products > 20);
+    rn_graph_destroy(g);
+    rn_recipe_destroy(&recipe);
+}
+
 static void gradients_of_16_bit_weights_have_16_bits(void **state) {
     (void)state;
     check_gradients(RN_DTYPE_BF16, RN_CLIP_NONE, 1);
@@ -415,6 +446,7 @@ int main(void) {
         cmocka_unit_test(halves_leave_no_f32_between_ops),
         cmocka_unit_test(images_are_halves_throughout),
         cmocka_unit_test(gradients_of_16_bit_weights_have_16_bits),
+        cmocka_unit_test(steps_of_optimizers_are_f32),
         cmocka_unit_test(a_training_step_needs_less),
         cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(holding_survives_refused_memory),
