@@ -137,6 +137,7 @@ rn_status plan_training(const invocation *in);
 
 // --for image: the phases of a drawing (image.c).
 rn_status plan_image(const invocation *in);
+rn_status plan_server(const invocation *in);
 
 // ration profile: see profile.c. A page in a browser; another program, recorded.
 rn_status profile_view(const invocation *in);

@@ -583,6 +583,7 @@ static rn_status run(const invocation *in) {
     RN_TRY(check_outputs(&v));
     if (in->config_word) return plan_training(in);
     if (strcmp(rn_settings_text(settings, "for"), "image") == 0) return plan_image(in);
+    if (strcmp(rn_settings_text(settings, "for"), "serve") == 0) return plan_server(in);
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;

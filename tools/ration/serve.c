@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,9 @@ typedef struct server_command {
     rn_server_options options;
     rn_generator_options generator;
     rn_server *server;
+    bool plan_only; // ends as soon as there is a plan, which is printed
+    rn_flag planned;
+    rn_status printed;
 } server_command;
 
 // ---- settings -----------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ static rn_status read_options(server_command *c) {
     rn_server_options *o = &c->options;
     uint64_t port = 0, threads = 0;
     RN_TRY(read_number(in, "port", 0, UINT16_MAX, &port));
-    o->port = (uint16_t)port;
+    o->port = c->plan_only ? 0 : (uint16_t)port; // nobody is to come
     o->host = rn_settings_text(in->settings, "host");
     o->devices = device_targets(in);
     o->set_budget = set_budget;
@@ -207,12 +211,42 @@ static rn_status lift_limit(const host_budget *budget) {
     return budget->planned_only ? RN_OK : rn_budget_set(RN_DEVICE_HOST, 0, budget->total_bytes);
 }
 
+// ---- planning only ------------------------------------------------------------------------------
+
+static rn_status print_plan(const server_command *c, const rn_plan *plan) {
+    const rn_text_options *text = &c->generator.text;
+    if (c->in->json) return rn_plan_json(plan, rn_sink_file(stdout));
+    printf("ration serve: %u answers at once, %s for requests, %s for itself\n", text->sequences,
+           rn_size_format(c->options.limits.request_bytes).text,
+           rn_size_format(rn_server_own_bytes(c->server)).text);
+    return rn_plan_print(plan, rn_sink_file(stdout));
+}
+
+// The server is made as if it were to serve, so that what it holds beside the plan is the same to
+// the byte; the first plan ends it before anything is loaded.
+static void take_plan(void *self, const rn_plan *plan) {
+    server_command *c = self;
+    c->printed = print_plan(c, plan);
+    atomic_store(&c->planned, true);
+}
+
+static rn_status end_planning(const server_command *c, rn_status s) {
+    if (!atomic_load(&c->planned)) return s;
+    return c->printed;
+}
+
 // The server's library, threads and sockets are there before the process is measured.
 static rn_status serve(server_command *c) {
     RN_TRY(read_options(c));
     RN_TRY(rn_server_create(&c->options, &c->server));
     RN_TRY(read_generator(c));
+    if (c->plan_only) {
+        c->generator.planned = take_plan;
+        c->generator.planned_self = c;
+        c->generator.session.cancel = &c->planned;
+    }
     rn_status s = rn_server_load(c->server, &c->generator);
+    if (c->plan_only) return end_planning(c, s);
     if (s == RN_CANCELLED && interrupted) return RN_OK; // asked to end before it could serve
     RN_TRY(s);
     RN_TRY(lift_limit(&c->budget));
@@ -242,19 +276,28 @@ static void tell_unused_variables(const invocation *in) {
     }
 }
 
-static rn_status run(const invocation *in) {
-    signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
+static rn_status run_server(const invocation *in, bool plan_only) {
     keep_heap_small();
-    tell_unused_variables(in);
     server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
     if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
     c->in = in;
+    c->plan_only = plan_only;
     rn_status s = serve(c);
     rn_server_destroy(c->server);
     free_text(&c->chat_template);
     free_text(&c->key_file);
     free(c);
     return s;
+}
+
+static rn_status run(const invocation *in) {
+    signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
+    tell_unused_variables(in);
+    return run_server(in, false);
+}
+
+rn_status plan_server(const invocation *in) {
+    return run_server(in, true);
 }
 
 // ---- the seed's variables -----------------------------------------------------------------------

@@ -140,8 +140,10 @@ static const rn_option table[] = {
      "checkpoints in --out; older ones go when a new one is verified"},
     {"resume", "train.resume", 0, RN_OPTION_BOOL, false, "train", "false", NULL, NULL,
      "go on from the newest checkpoint in --out that is whole"},
-    {"for", "plan.for", 0, RN_OPTION_CHOICE, false, "plan", "run", "WHAT", "run|image",
-     "what MODEL is to be planned for: image is a drawing, with its --size, --steps and --batch"},
+    {"for", "plan.for", 0, RN_OPTION_CHOICE, false, "plan", "run", "WHAT", "run|serve|image",
+     "what MODEL is to be planned for: serve is ration serve with --parallel answers at once, "
+     "image "
+     "a drawing, with its --size, --steps and --batch"},
     {"negative", "image.negative", 0, RN_OPTION_TEXT, false, "image", NULL, "TEXT", NULL,
      "what not to draw"},
     {"guidance", "image.guidance", 0, RN_OPTION_NUMBER, false, "image plan", "0", "X", NULL,
@@ -314,7 +316,7 @@ static const rn_option table[] = {
     {"fallback", "serve.fallback", 0, RN_OPTION_BOOL, false,
      "run plan serve embed compile train image", "true", NULL, NULL,
      "where a device fails, try the next; --no-fallback refuses instead"},
-    {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve compile", "8", "N", NULL,
+    {"parallel", "serve.parallel", 0, RN_OPTION_COUNT, false, "serve plan compile", "8", "N", NULL,
      "answers made at once; compile makes the programs of such a server where it is given"},
     {"max-tokens", "serve.max_tokens", 0, RN_OPTION_COUNT, false, "serve", "1024", "N", NULL,
      "tokens of an answer, at most"},
