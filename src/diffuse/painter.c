@@ -200,8 +200,9 @@ static rn_status list_phases(rn_painter *p) {
     p->text_phase[0] = p->text_phase[1] = RN_NO_PHASE;
     bool draws = d->task == RN_DRAW;
     for (uint32_t i = 0; draws && i < m->text_count; i++)
-        RN_TRY(add_phase(p, names[i], &p->text[i], &m->text[i], RN_IMAGE_FORWARD, 1,
-                         &p->text_phase[i]));
+        if (!p->has_text[i])
+            RN_TRY(add_phase(p, names[i], &p->text[i], &m->text[i], RN_IMAGE_FORWARD, 1,
+                             &p->text_phase[i]));
     if (d->init)
         RN_TRY(add_phase(p, "encode", &p->encoder, &m->vae, RN_IMAGE_ENCODER,
                          d->task == RN_ENCODE || !d->mask ? 1 : 2, &p->encode_phase));
@@ -275,6 +276,7 @@ rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing
     rn_status s = rn_check_reserved(p->options.reserved, "rn_painter_options");
     if (s == RN_OK) s = settle(p);
     if (s == RN_OK) s = take_memory(p);
+    if (s == RN_OK) s = rn_painter_find_prompts(p);
     if (s == RN_OK) s = choose_program(p);
     if (s == RN_OK)
         *out = p;
@@ -331,7 +333,8 @@ static void add_reads(rn_painter *p) {
 }
 
 static rn_status open_run(rn_painter *p) {
-    p->facts = (rn_painter_facts){.as_planned = p->options.session.audit};
+    p->facts = (rn_painter_facts){.as_planned = p->options.session.audit,
+                                  .cached_prompts = p->cached_prompts};
     if (p->run) return RN_OK;
     return rn_program_open(p->program, p->weights, &p->options.session, &p->run);
 }

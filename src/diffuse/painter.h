@@ -40,25 +40,29 @@ struct rn_painter {
     rn_program *program;
     rn_program_run *run;
 
-    rn_arena memory;       // all that follows
-    float *latents;        // (batch, high, wide, channels)
-    float *start;          // the same: of `init`
-    float *noise, *extra;  // the same: the first noise; of a step, or scratch
-    float *last;           // the same: the schedule's
-    float *input, *output; // (rows, ...) of the denoiser
-    float *context;        // (rows, tokens, channels)
-    float *pooled;         // (rows, pooled_channels)
-    float *added;          // (rows, added_channels), XL
-    float *times;          // (rows, time channels)
-    float *guidances;      // (rows, 256), of distilled models
-    float *mask, *masked;  // (high, wide), (high, wide, channels)
-    int32_t *positions;    // (rows, tokens + patches, 3), Flux
+    rn_arena memory;                 // all that follows
+    float *latents;                  // (batch, high, wide, channels)
+    float *start;                    // the same: of `init`
+    float *noise, *extra;            // the same: the first noise; of a step, or scratch
+    float *last;                     // the same: the schedule's
+    float *input, *output;           // (rows, ...) of the denoiser
+    float *context;                  // (rows, tokens, channels)
+    float *pooled;                   // (rows, pooled_channels)
+    float *added;                    // (rows, added_channels), XL
+    float *times;                    // (rows, time channels)
+    float *guidances;                // (rows, 256), of distilled models
+    float *mask, *masked;            // (high, wide), (high, wide, channels)
+    int32_t *positions;              // (rows, tokens + patches, 3), Flux
+    bool has_text[RN_TEXT_ENCODERS]; // its part of context and pooled is there
+    uint32_t cached_prompts;         // that were read from the cache
     rn_torch_generator generator;
     rn_painter_facts facts;
 };
 
-// Encodes the prompts: context and pooled of all rows (painter_text.c).
+// Encodes the prompts that are not known yet: context and pooled of all rows (painter_text.c).
 RN_MUST_USE rn_status rn_painter_read_prompts(rn_painter *p);
+// Those that are in the drawing's cache: their encoders need no phase.
+RN_MUST_USE rn_status rn_painter_find_prompts(rn_painter *p);
 // start, from init (painter_pictures.c); mask and masked, from the mask.
 RN_MUST_USE rn_status rn_painter_encode_init(rn_painter *p);
 RN_MUST_USE rn_status rn_painter_decode(rn_painter *p, rn_image *out_images);

@@ -6,6 +6,7 @@
 //
 // Rows of the denoiser are all pictures without the text (guidance), then all with it.
 #include "diffuse/painter.h"
+#include "diffuse/prompt_cache.h"
 
 #include "base/checked.h"
 #include "memory/account.h"
@@ -142,18 +143,56 @@ static void fill_rows(rn_painter *p, uint32_t index, const reading *r) {
     }
 }
 
-static rn_status read_with(rn_painter *p, uint32_t index, reading *r) {
+// ---- on disk ------------------------------------------------------------------------------------
+
+static rn_prompt prompt_at(const reading *r, uint32_t i) {
+    uint64_t hidden = r->length * r->dim;
+    return (rn_prompt){r->hidden + i * hidden, r->pooled + i * r->pooled_dim, hidden,
+                       r->pooled_dim};
+}
+
+// Whether all prompts are in the folder; then r has them.
+static bool find_cached(const rn_painter *p, const rn_image_component *files, reading *r) {
+    for (uint32_t i = 0; i < r->count; i++) {
+        rn_prompt_key key = rn_prompt_key_of(files, r->tokens[i], r->length);
+        rn_prompt prompt = prompt_at(r, i);
+        if (!rn_prompt_load(p->drawing.cache, &key, &prompt)) return false;
+    }
+    return true;
+}
+
+static rn_status keep(const rn_painter *p, const rn_image_component *files, const reading *r) {
+    for (uint32_t i = 0; i < r->count; i++) {
+        rn_prompt_key key = rn_prompt_key_of(files, r->tokens[i], r->length);
+        rn_prompt prompt = prompt_at(r, i);
+        RN_TRY(rn_prompt_store(p->drawing.cache, &key, &prompt));
+    }
+    return RN_OK;
+}
+
+// ---- all ----------------------------------------------------------------------------------------
+
+static rn_status encode_all(rn_painter *p, uint32_t index, reading *r) {
     rn_painter_task task = {.self = r, .set = set_clip, .take = take_clip};
-    RN_TRY(read_tokens(p, index, r));
     if (r->c->kind == RN_IMAGE_CLIP)
         RN_TRY(rn_painter_run_rows(p, p->text_phase[index], r->count, task));
     else
         RN_TRY(run_t5(p, p->text_phase[index], r));
+    return p->drawing.cache ? keep(p, &p->model->text[index], r) : RN_OK;
+}
+
+// lookup: from the folder alone, before anything is planned.
+static rn_status read_with(rn_painter *p, uint32_t index, reading *r, bool lookup) {
+    RN_TRY(read_tokens(p, index, r));
+    if (lookup && !find_cached(p, &p->model->text[index], r)) return RN_OK;
+    if (!lookup) RN_TRY(encode_all(p, index, r));
     fill_rows(p, index, r);
+    p->has_text[index] = true;
+    if (lookup) p->cached_prompts += r->count;
     return RN_OK;
 }
 
-static rn_status read_prompts(rn_painter *p, uint32_t index, reading *r) {
+static rn_status read_prompts(rn_painter *p, uint32_t index, reading *r, bool lookup) {
     const rn_image_component *c = &p->text[index];
     bool clip = c->kind == RN_IMAGE_CLIP;
     void *hidden = NULL, *pooled = NULL;
@@ -167,18 +206,26 @@ static rn_status read_prompts(rn_painter *p, uint32_t index, reading *r) {
     rn_status s = rn_alloc_zeroed(RN_HOST_OTHER, pooled_count, sizeof(float), &pooled);
     r->hidden = hidden;
     r->pooled = pooled;
-    if (s == RN_OK) s = read_with(p, index, r);
+    if (s == RN_OK) s = read_with(p, index, r, lookup);
     rn_free(RN_HOST_OTHER, hidden, hidden_count * sizeof(float));
     rn_free(RN_HOST_OTHER, pooled, pooled_count * sizeof(float));
     return s;
 }
 
-rn_status rn_painter_read_prompts(rn_painter *p) {
+static rn_status read_all(rn_painter *p, bool lookup) {
     void *block = NULL;
     RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, 1, sizeof(reading), &block));
     rn_status s = RN_OK;
     for (uint32_t i = 0; s == RN_OK && i < p->model->text_count; i++)
-        s = read_prompts(p, i, block);
+        if (!p->has_text[i]) s = read_prompts(p, i, block, lookup);
     rn_free(RN_HOST_OTHER, block, sizeof(reading));
     return s;
+}
+
+rn_status rn_painter_read_prompts(rn_painter *p) {
+    return read_all(p, false);
+}
+
+rn_status rn_painter_find_prompts(rn_painter *p) {
+    return p->drawing.cache && p->drawing.task == RN_DRAW ? read_all(p, true) : RN_OK;
 }

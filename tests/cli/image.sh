@@ -28,6 +28,18 @@ done
 expect 0 "${draw[@]}" -o c.png --json --audit
 says out '"family": "Stable Diffusion 1"' '"as_planned": true' '"name": "denoise"' '"ledger"' '"c.png"'
 
+# Prompts that were encoded before need no text encoder; what is damaged in the folder is encoded anew.
+expect 0 "${draw[@]}" -o k.png --json --prompt-cache prompts
+says out '"cached_prompts": 0' '"name": "text"'
+expect 0 "${draw[@]}" -o l.png --json --prompt-cache prompts
+says out '"cached_prompts": 2'
+! grep -q '"name": "text"' out || fail 'the text encoder is planned'
+cmp -s a.png l.png || fail 'a cached prompt draws another picture'
+for file in prompts/*.prompt; do printf 'x' | dd of="$file" bs=1 seek=100 conv=notrunc 2> /dev/null; done
+expect 0 "${draw[@]}" -o m.png --json --prompt-cache prompts
+says out '"cached_prompts": 0'
+cmp -s a.png m.png || fail 'a damaged prompt draws another picture'
+
 # Several pictures have seeds one behind the other.
 expect 0 "${draw[@]}" -o many.png -q --batch 2
 cmp -s many-1.png a.png || fail 'the first of a batch is another picture'

@@ -187,6 +187,7 @@ static rn_status read_drawing(image_run *r) {
     d->guidance = rn_settings_number(s, "guidance");
     d->strength = rn_settings_number(s, "strength");
     d->seed = rn_settings_count(s, "seed");
+    d->cache = text_of(r, "prompt-cache");
     d->torch_noise = strcmp(rn_settings_text(s, "seed-compat"), "torch") == 0;
     RN_TRY(rn_scheduler_parse((rn_str){scheduler, strlen(scheduler)}, &d->scheduler));
     RN_TRY(read_count(r, "batch", 1024, &d->batch));
@@ -405,6 +406,7 @@ static rn_status write_facts(const image_run *r) {
     rn_json_f64(&json, "decode", f.decode_seconds);
     rn_json_end(&json);
     rn_json_u64(&json, "denoiser_runs", f.runs);
+    rn_json_u64(&json, "cached_prompts", f.cached_prompts);
     rn_json_u64(&json, "read_bytes", f.read_bytes);
     rn_json_object(&json, "memory");
     rn_json_u64(&json, "budget_bytes", r->budget.total_bytes);
