@@ -1,7 +1,7 @@
 # Thin: every target is a line or two over CMakePresets.json and scripts/.
 PREFIX ?= /usr/local
 
-.PHONY: help bootstrap build cuda demo demo-train test test-full quick check format report bench bench-llm bench-profile bench-gpu bench-serve fuzz tsan coverage install clean
+.PHONY: help bootstrap build cuda demo demo-train demo-image test test-full quick check format report bench bench-llm bench-profile bench-gpu bench-serve fuzz tsan coverage install clean
 
 help:
 	@echo 'ration: models inside a memory budget'
@@ -10,6 +10,7 @@ help:
 	@echo '  make cuda       the same with kernels for NVIDIA GPUs, and all tests: build/cuda (needs nvcc)'
 	@echo '  make demo       a model of 512 MiB tells a story within 128 MiB'
 	@echo '  make demo-train the built-in story teller learns other stories'
+	@echo '  make demo-image a small picture model draws within less than its weights'
 	@echo '  make test       debug build with ASan + UBSan, all tests but the long ones, and TSan for threads'
 	@echo '  make test-full  the long ones, too'
 	@echo '  make quick      the tests of one layer, built for them alone: LAYER=plan'
@@ -42,6 +43,9 @@ demo: build
 
 demo-train: build
 	@scripts/demo-train
+
+demo-image: build
+	@scripts/demo-image
 
 test:
 	@scripts/bootstrap build test
