@@ -6,11 +6,11 @@
 //     |── a step of tokens only ──|── prompt rows × time of a row ──| margin |
 //     0                                                                     gap
 //
-// Both times are learnt from the steps themselves. A row that took longer than expected counts at
-// once, one that took less by and by: a chunk that is too long is seen by everybody, one that is
-// too short only by the prompt. Where the first part alone is longer than the gap (weights are
-// streamed, many answers at once), prompts still get an eighth of the gap in every step, so they go
-// on.
+// Both times are learnt from the steps themselves. A row that took longer than expected counts more
+// than one that took less: a chunk that is too long is seen by everybody, one that is too short
+// only by the prompt. Prompts get an eighth of the gap in any case, so they go on; where the first
+// part alone is longer than the gap (weights are streamed, many answers at once), half of that
+// part.
 #ifndef RN_GENERATE_PACE_H
 #define RN_GENERATE_PACE_H
 

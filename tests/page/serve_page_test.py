@@ -35,10 +35,12 @@ def text_of(page, id):
     return page.evaluate("byId('%s').innerText" % id)
 
 
-def open_page(browser, url, **more):
+def open_page(browser, url, is_folded=False, **more):
     page = browser.open(url, **more)
     page.url = url
     PAGES.append(page)
+    if not is_folded and more.get("width", 1000) > 800:
+        page.evaluate("byId('look').open = true")
     return page
 
 
@@ -219,10 +221,10 @@ def controls_have_names(browser):
 
 def hostile_texts_stay_texts(browser):
     FAKE.health["model"] = FAKE.health["ladder"]["attempts"][0]["message"] = HOSTILE
-    FAKE.answer = lambda handler, _: put_events(handler, [HOSTILE[:10], HOSTILE[10:], "\n# not a title, *not* bold"])
+    FAKE.answer = lambda handler, _: put_events(handler, [HOSTILE[:10], HOSTILE[10:], "\n**bold** <i>not</i>"])
     page = open_fake(browser)
     said = answer_to(page, HOSTILE)
-    assert HOSTILE in said and "# not a title, *not* bold" in said, said
+    assert HOSTILE in said and "bold <i>not</i>" in said, said
     FAKE.answer = lambda handler, _: put_problem(handler, 400, "invalid_value", HOSTILE)
     refused = answer_to(page, "again")
     assert HOSTILE in refused, refused
@@ -230,7 +232,7 @@ def hostile_texts_stay_texts(browser):
     check("model", HOSTILE, text_of(page, "model"))
     assert HOSTILE in text_of(page, "attempts")
     check("elements", [1, 0, None], page.evaluate(
-        "[document.scripts.length, document.querySelectorAll('img, .words *').length, window.hacked || null]"))
+        "[document.scripts.length, document.querySelectorAll('img, .words :not(p):not(strong)').length, window.hacked || null]"))
     fine(page, 400)
 
 
@@ -431,6 +433,78 @@ def nobody_looks_no_question(browser):
     fine(page)
 
 
+# ---- what is made of an answer ------------------------------------------------------------------
+
+RICH = """Look:
+
+# A heading
+- one
+  - deeper `code`
+- **two** <b>not bold</b>
+
+1. first
+2. second
+
+```c
+int main(void) { return "<script>"; }
+```
+> said [here](https://example.com/x) and [there](javascript:alert(1))
+The end."""
+
+
+def markdown_is_shown_and_stays_text(browser):
+    FAKE.answer = lambda handler, _: put_events(handler, [RICH[i:i + 7] for i in range(0, len(RICH), 7)])
+    page = open_fake(browser)
+    answer_to(page, "Show me.")
+    words = "document.querySelector('.answer .words')"
+    check("elements", ["P", "H4", "UL", "OL", "DIV", "BLOCKQUOTE", "P"], page.evaluate("[...%s.children].map(e => e.tagName)" % words))
+    check("code", 'int main(void) { return "<script>"; }', page.evaluate(words + ".querySelector('pre code').textContent"))
+    check("language", "c", page.evaluate(words + ".querySelector('.code-head span').textContent"))
+    check("deeper", "deeper code", page.evaluate(words + ".querySelector('ul ul li').textContent"))
+    check("bold", ["two"], page.evaluate("[...%s.querySelectorAll('strong')].map(e => e.textContent)" % words))
+    check("links", ["https://example.com/x"], page.evaluate("[...%s.querySelectorAll('a')].map(e => e.href)" % words))
+    check("what would be markup", [0, 0], page.evaluate("[%s.querySelectorAll('b').length, %s.querySelectorAll('script').length]" % (words, words)))
+    check("what goes to the server", RICH, page.evaluate("conversation[1].content"))
+    check("copy", ["Copy", "Copy"], page.evaluate("[...document.querySelectorAll('.answer button')].map(b => b.textContent).filter(t => t === 'Copy')"))
+    fine(page)
+
+
+def the_last_turn_can_be_had_again_and_edited(browser):
+    count = [0]
+    def answer(handler, _):
+        count[0] += 1
+        put_events(handler, ["answer %d" % count[0]])
+    FAKE.answer = answer
+    page = open_fake(browser)
+    answer_to(page, "One?")
+    answer_to(page, "Two?")
+    again = "[...document.querySelectorAll('.again')].map(b => b.textContent).sort()"
+    check("buttons of the last turn only", ["Edit", "Regenerate"], page.evaluate(again))
+    page.evaluate("[...document.querySelectorAll('.again')].find(b => b.textContent === 'Regenerate').click()")
+    wait(page, "answering === null && conversation.length === 4", "another answer")
+    check("conversation", ["One?", "answer 1", "Two?", "answer 3"], page.evaluate("conversation.map(t => t.content)"))
+    check("articles", 4, page.evaluate("document.querySelectorAll('article').length"))
+    page.evaluate("[...document.querySelectorAll('.again')].find(b => b.textContent === 'Edit').click()")
+    check("the text to be changed", ["Two?", "text", 2, 2], page.evaluate(
+        "[byId('text').value, document.activeElement.id, conversation.length, document.querySelectorAll('article').length]"))
+    page.evaluate("byId('clear').click()")
+    check("a new conversation", [0, 0, False], page.evaluate("[conversation.length, document.querySelectorAll('article').length, byId('opening').hidden]"))
+    fine(page)
+
+
+def the_memory_is_one_bar_until_it_is_opened(browser):
+    page = open_page(browser, FAKE.url, is_folded=True)
+    wait(page, "samples.length > 0 && byId('brief').textContent", "the first look")
+    check("open", False, page.evaluate("byId('look').open"))
+    low = page.evaluate("byId('look').getBoundingClientRect().height")
+    check("one line", True, low < 60)
+    check("chat has the width", True, page.evaluate("byId('chat').getBoundingClientRect().width === innerWidth"))
+    page.evaluate("document.querySelector('#look summary').click()")
+    wait(page, "byId('picture').getBoundingClientRect().height > 100", "the picture")
+    check("beside the chat", True, page.evaluate("byId('look').getBoundingClientRect().left >= byId('chat').getBoundingClientRect().right - 1"))
+    fine(page)
+
+
 # ---- sizes and colours --------------------------------------------------------------------------
 
 
@@ -502,6 +576,9 @@ TESTS = [
     time_passes_in_the_picture,
     the_numbers_are_in_words,
     nobody_looks_no_question,
+    markdown_is_shown_and_stays_text,
+    the_last_turn_can_be_had_again_and_edited,
+    the_memory_is_one_bar_until_it_is_opened,
     a_phone_has_the_chat_first,
     light_and_dark,
 ]

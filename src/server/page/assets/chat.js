@@ -1,4 +1,4 @@
-// chat.js — the conversation: one answer at a time, shown as it comes, as text and nothing else.
+// chat.js — the conversation: one answer at a time, shown as text while it comes and as Markdown once it is there.
 
 let conversation = []; // [{role, content}]: what was said, and answered
 let answering = null;  // an AbortController while an answer is under way
@@ -7,7 +7,7 @@ let answering = null;  // an AbortController while an answer is under way
 
 function addArticle(who, className, text) {
   const words = element("div", "words", document.createTextNode(text));
-  const article = element("article", className, element("h3", "", who), words, element("p", "facts"));
+  const article = element("article", className, element("h3", "", who), words, element("p", "facts"), element("p", "actions"));
   byId("opening").hidden = true;
   byId("turns").append(article);
   return article;
@@ -110,8 +110,30 @@ function asRefusal(problem) {
 
 // ---- a turn ----
 
+function actionButton(name, what) {
+  const button = element("button", "small", name);
+  button.type = "button";
+  button.addEventListener("click", what);
+  return button;
+}
+
+// Only the last turn can be said or answered again: what came later would not fit to it.
+function showActions(answer, question, text) {
+  for (const old of byId("turns").querySelectorAll(".actions .again")) old.remove();
+  const again = actionButton("Regenerate", () => tryAgain(answer, question, text));
+  const edit = actionButton("Edit", () => editTurn(answer, question, text));
+  again.classList.add("again");
+  edit.classList.add("again");
+  answer.article.querySelector(".actions").append(copyButton(() => answer.text), again);
+  question.querySelector(".actions").append(edit);
+}
+
 function endTurn(answer, question, text) {
   answer.article.setAttribute("aria-busy", "false");
+  keepEnd(() => {
+    showMarkdown(answer.article.querySelector(".words"), answer.text);
+    if (!answer.problem) showActions(answer, question, text);
+  });
   keepEnd(() => setText(answer.article.querySelector(".facts"), factsOf(answer)));
   speak("", true);
   if (!answer.problem || answer.text)
@@ -121,12 +143,25 @@ function endTurn(answer, question, text) {
 }
 
 // What was left of an answer is not part of the conversation any more.
-function tryAgain(answer, question, text) {
-  if (answering) return;
+function takeBack(answer, question) {
   conversation = conversation.filter((turn) => !answer.turns.includes(turn));
   question.remove();
   answer.article.remove();
+}
+
+function tryAgain(answer, question, text) {
+  if (answering) return;
+  takeBack(answer, question);
   say(text);
+}
+
+// The text goes back to where it was written.
+function editTurn(answer, question, text) {
+  if (answering) return;
+  takeBack(answer, question);
+  byId("opening").hidden = byId("turns").querySelector("article") !== null;
+  byId("text").value = text;
+  byId("text").focus();
 }
 
 async function say(text) {

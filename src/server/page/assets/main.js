@@ -1,13 +1,6 @@
 // main.js — the start: who listens to what.
 
-function openWhereWide(wide) {
-  byId("look").open = wide.matches;
-}
-
 function start() {
-  const wide = matchMedia("(min-width: 801px)");
-  openWhereWide(wide);
-  wide.addEventListener("change", openWhereWide);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   new ResizeObserver(redraw).observe(canvas.parentElement);
   document.addEventListener("visibilitychange", lookAgain);
