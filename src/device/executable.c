@@ -1,7 +1,9 @@
 // executable.c — what all executables of a graph hold, whoever compiles it.
 #include "device/executable.h"
 
+#include "base/arena.h"
 #include "base/checked.h"
+#include "memory/account.h"
 
 uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64_t rows) {
     const rn_value_info *info = rn_graph_value(graph, value);
@@ -89,4 +91,48 @@ void rn_executable_count_narrow(const rn_graph *graph, uint64_t *out_half_bytes,
         else if (type->block_elements > 1 || (type->is_float && type->block_bytes < 2))
             *out_quantised_bytes += bytes;
     }
+}
+
+static rn_status list_last(const rn_graph *graph, rn_arena *scratch, uint32_t **out) {
+    uint32_t *last; // (values + 1): the node that reads it last, or makes it
+    RN_TRY(rn_arena_array(scratch, rn_graph_value_count(graph) + 1u, sizeof *last, (void **)&last));
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        for (uint32_t i = 0; i < node->input_count; i++)
+            last[node->inputs[i]] = n;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            last[node->outputs[i]] = n;
+    }
+    *out = last;
+    return RN_OK;
+}
+
+static void walk_live(const rn_graph *graph, const rn_live_walk *walk, uint32_t *last) {
+    uint64_t live = 0;
+    for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
+        const rn_node *node = rn_graph_node(graph, n);
+        uint64_t made = 0;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            made += walk->bytes(walk->self, node->outputs[i]);
+        live += made;
+        walk->visit(walk->self, node, made, live);
+        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+            rn_value v =
+                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+            if (v == RN_NO_VALUE || last[v] != n) continue;
+            last[v] = UINT32_MAX; // once
+            if (rn_graph_value(graph, v)->producer != RN_NO_NODE)
+                live -= walk->bytes(walk->self, v);
+        }
+    }
+}
+
+rn_status rn_executable_walk_live(const rn_graph *graph, const rn_live_walk *walk) {
+    uint32_t *last = NULL;
+    rn_arena scratch;
+    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
+    rn_status s = list_last(graph, &scratch, &last);
+    if (s == RN_OK) walk_live(graph, walk, last);
+    rn_arena_free_all(&scratch);
+    return s;
 }

@@ -77,6 +77,16 @@ uint64_t rn_executable_value_bytes(const rn_graph *graph, rn_value value, uint64
 // Whether some node reads the value (weights and inputs that nobody reads are not held).
 bool rn_executable_reads(const rn_graph *graph, rn_value value);
 
+// Walks the nodes in order. `bytes` says what a value takes; `visit` hears what the node makes, and
+// what is alive while it runs: values between nodes from the one that makes them to the last that
+// reads them, each with a place of its own. RN_NO_MEMORY.
+typedef struct rn_live_walk {
+    uint64_t (*bytes)(void *self, rn_value value);
+    void (*visit)(void *self, const rn_node *node, uint64_t made_bytes, uint64_t live_bytes);
+    void *self;
+} rn_live_walk;
+RN_MUST_USE rn_status rn_executable_walk_live(const rn_graph *graph, const rn_live_walk *walk);
+
 // The graph's weights of 16-bit floats, and those of quantised kinds, in bytes as they are.
 void rn_executable_count_narrow(const rn_graph *graph, uint64_t *out_half_bytes,
                                 uint64_t *out_quantised_bytes);

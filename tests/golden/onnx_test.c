@@ -137,29 +137,34 @@ static rn_dtype weight_dtype(const fixture *f, const char *name) {
     return v ? rn_graph_value(g, v)->dtype : RN_DTYPE_NONE;
 }
 
+// What was expected with all the memory that it wants, and the same bits with the least.
+static void same_at_the_least(fixture *f, uint64_t rows) {
+    uint64_t bytes = 0;
+    float *want = load(f, "y", &bytes), *first = run(f, "x", "y", rows, 0, bytes);
+    assert_close(first, want, bytes);
+    rn_plan_summary roomy = *rn_plan_get_summary(f->plan);
+    stop(f);
+    float *least = run(f, "x", "y", rows, roomy.smallest_bytes, bytes);
+    assert_memory_equal(least, first, bytes);
+    stop(f);
+    free(least);
+    free(first);
+    free(want);
+    close_model(f);
+}
+
 // Four bits in the file, four bits in memory: codes, scales and zeros are one weight, also where it
 // is streamed. Blocks of 16 are widened by nodes.
 static void weights_of_four_bits_stay_so(void **state) {
     (void)state;
     fixture f = {0};
-    uint64_t bytes = 0;
     assert_ok(rn_checkpoint_open("tests/golden/onnx/nbits.safetensors", &f.golden));
     assert_ok(rn_onnx_open("tests/golden/onnx/nbits.onnx", NULL, &f.onnx));
     assert_int_equal(weight_dtype(&f, "b0"), RN_DTYPE_U4_B32);
     assert_int_equal(weight_dtype(&f, "b1"), RN_DTYPE_U4_B32);
     assert_int_equal(weight_dtype(&f, "b2"), RN_DTYPE_U8);
     assert_int_equal(weight_dtype(&f, "s0"), RN_DTYPE_NONE);
-    float *want = load(&f, "y", &bytes), *first = run(&f, "x", "y", 5, 0, bytes);
-    assert_close(first, want, bytes);
-    rn_plan_summary roomy = *rn_plan_get_summary(f.plan);
-    stop(&f);
-    float *least = run(&f, "x", "y", 5, roomy.smallest_bytes, bytes);
-    assert_memory_equal(least, first, bytes);
-    stop(&f);
-    free(least);
-    free(first);
-    free(want);
-    close_model(&f);
+    same_at_the_least(&f, 5);
 }
 
 // Weights of 8 bits behind DequantizeLinear are f32 weights that are made when they are read, also
@@ -168,7 +173,6 @@ static void weights_of_four_bits_stay_so(void **state) {
 static void quantised_weights_are_made_once(void **state) {
     (void)state;
     fixture f = {0};
-    uint64_t bytes = 0;
     uint32_t left = 0;
     assert_ok(rn_checkpoint_open("tests/golden/onnx/qdq.safetensors", &f.golden));
     assert_ok(rn_onnx_open("tests/golden/onnx/qdq.onnx", NULL, &f.onnx));
@@ -180,17 +184,7 @@ static void quantised_weights_are_made_once(void **state) {
     assert_int_equal(weight_dtype(&f, "w1"), RN_DTYPE_F32);
     assert_int_equal(weight_dtype(&f, "w2"), RN_DTYPE_F32);
     assert_int_equal(weight_dtype(&f, "q3"), RN_DTYPE_I8);
-    float *want = load(&f, "y", &bytes), *first = run(&f, "x", "y", 0, 0, bytes);
-    assert_close(first, want, bytes);
-    rn_plan_summary roomy = *rn_plan_get_summary(f.plan);
-    stop(&f);
-    float *least = run(&f, "x", "y", 0, roomy.smallest_bytes, bytes);
-    assert_memory_equal(least, first, bytes);
-    stop(&f);
-    free(least);
-    free(first);
-    free(want);
-    close_model(&f);
+    same_at_the_least(&f, 0);
 }
 
 static void sizes_that_are_not_known_are_asked_for(void **state) {

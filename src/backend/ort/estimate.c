@@ -77,42 +77,33 @@ static rn_status count_early(const rn_graph *graph, rn_arena *scratch, uint64_t 
     return RN_OK;
 }
 
-// The most that lives at once, where every value between nodes has a place of its own; and the most
-// that one node makes.
+typedef struct counting {
+    const rn_graph *graph;
+    uint64_t rows;
+    uint64_t most, within; // alive at once; within one node
+} counting;
+
+static uint64_t count_value(void *self, rn_value value) {
+    const counting *c = self;
+    return value_bytes(c->graph, value, c->rows);
+}
+
+static void count_node(void *self, const rn_node *node, uint64_t made_bytes, uint64_t live_bytes) {
+    counting *c = self;
+    c->most = rn_max_u64(c->most, live_bytes);
+    c->within = rn_max_u64(c->within, LIVE * made_bytes + count_attention(c->graph, node, c->rows));
+}
+
 static rn_status count_temporary(const rn_graph *graph, uint64_t rows, uint64_t *out) {
-    uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
+    counting c = {.graph = graph, .rows = rows};
+    rn_live_walk walk = {.bytes = count_value, .visit = count_node, .self = &c};
     rn_arena scratch;
-    uint32_t *last; // (values + 1): the node that reads it last
-    uint64_t live = 0, most = 0, within = 0, early = 0;
+    uint64_t early = 0;
     rn_arena_init(&scratch, RN_HOST_OTHER, 0);
-    rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
-    if (s == RN_OK) s = count_early(graph, &scratch, rows, &early);
-    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
-        const rn_node *node = rn_graph_node(graph, n);
-        for (uint32_t i = 0; i < node->input_count; i++)
-            last[node->inputs[i]] = n;
-        for (uint32_t i = 0; i < node->output_count; i++)
-            last[node->outputs[i]] = n;
-    }
-    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
-        const rn_node *node = rn_graph_node(graph, n);
-        uint64_t made = 0;
-        for (uint32_t i = 0; i < node->output_count; i++)
-            made += value_bytes(graph, node->outputs[i], rows);
-        live += made;
-        most = rn_max_u64(most, live);
-        within = rn_max_u64(within, LIVE * made + count_attention(graph, node, rows));
-        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
-            rn_value v =
-                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
-            if (v == RN_NO_VALUE || last[v] != n) continue;
-            last[v] = UINT32_MAX; // once
-            if (rn_graph_value(graph, v)->producer != RN_NO_NODE)
-                live -= value_bytes(graph, v, rows);
-        }
-    }
+    rn_status s = count_early(graph, &scratch, rows, &early);
     rn_arena_free_all(&scratch);
-    *out = 2 * most + early + within + LEAST_BYTES;
+    if (s == RN_OK) s = rn_executable_walk_live(graph, &walk);
+    *out = 2 * c.most + early + c.within + LEAST_BYTES;
     return s;
 }
 

@@ -182,43 +182,32 @@ static uint64_t live_bytes(const rn_graph *graph, rn_value value, uint64_t rows)
                        64);
 }
 
-// The most that lives at once, where every value between nodes has a place of its own, with what
-// the node that runs then holds within.
+typedef struct counting {
+    const rn_graph *graph;
+    const rn_stablehlo_options *options;
+    uint64_t most, remade;
+} counting;
+
+static uint64_t count_value(void *self, rn_value value) {
+    const counting *c = self;
+    return live_bytes(c->graph, value, c->options->rows);
+}
+
+static void count_node(void *self, const rn_node *node, uint64_t made_bytes, uint64_t live) {
+    counting *c = self;
+    (void)made_bytes;
+    c->remade += count_remade(c->graph, node, c->options);
+    c->most = rn_max_u64(c->most, live + count_within(c->graph, node, c->options->rows));
+}
+
+// The most that lives at once, with what the node that runs then holds within.
 static rn_status count_temporary(const rn_graph *graph, const rn_stablehlo_options *options,
                                  uint64_t *out) {
-    uint64_t rows = options->rows;
-    uint32_t nodes = rn_graph_node_count(graph), values = rn_graph_value_count(graph);
-    rn_arena scratch;
-    uint32_t *last; // (values + 1): the node that reads it last
-    uint64_t live = 0, remade = 0;
-    *out = 0;
-    rn_arena_init(&scratch, RN_HOST_OTHER, 0);
-    rn_status s = rn_arena_array(&scratch, values + 1u, sizeof *last, (void **)&last);
-    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
-        const rn_node *node = rn_graph_node(graph, n);
-        for (uint32_t i = 0; i < node->input_count; i++)
-            last[node->inputs[i]] = n;
-        for (uint32_t i = 0; i < node->output_count; i++)
-            last[node->outputs[i]] = n;
-    }
-    for (uint32_t n = 0; s == RN_OK && n < nodes; n++) {
-        const rn_node *node = rn_graph_node(graph, n);
-        for (uint32_t i = 0; i < node->output_count; i++)
-            live += live_bytes(graph, node->outputs[i], rows);
-        remade += count_remade(graph, node, options);
-        *out = rn_max_u64(*out, live + count_within(graph, node, rows));
-        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
-            rn_value v =
-                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
-            if (v == RN_NO_VALUE || last[v] != n) continue;
-            last[v] = UINT32_MAX; // once
-            if (rn_graph_value(graph, v)->producer != RN_NO_NODE)
-                live -= live_bytes(graph, v, rows);
-        }
-    }
-    rn_arena_free_all(&scratch);
-    *out += remade;
-    return s;
+    counting c = {.graph = graph, .options = options};
+    rn_live_walk walk = {.bytes = count_value, .visit = count_node, .self = &c};
+    RN_TRY(rn_executable_walk_live(graph, &walk));
+    *out = c.most + c.remade;
+    return RN_OK;
 }
 
 rn_status rn_pjrt_count_program(const rn_device_caps *caps, const rn_graph *graph, uint64_t rows,
