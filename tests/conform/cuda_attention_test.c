@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { MOST = 1 << 17, MOST_ROWS = 1 << 12 }; // elements of a tensor; queries of all heads
+enum { MOST = 1 << 18, MOST_ROWS = 1 << 12 }; // elements of a tensor; queries of all heads
 
 static test_gpu gpu;
 
@@ -192,7 +192,7 @@ static const rn_attention_attrs all = {0}, causal = {.causal = true},
 static void results_are_near_the_reference(void **state) {
     (void)state;
     static const rn_dtype types[] = {RN_DTYPE_BF16, RN_DTYPE_F16, RN_DTYPE_F32};
-    static const uint64_t dims[] = {64, 96, 128, 40, 7, 80, 160};
+    static const uint64_t dims[] = {64, 96, 128, 256, 40, 7, 80, 160};
     test_gpu_want(&gpu);
     for (int i = 0; i < 3; i++)
         for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
@@ -202,6 +202,7 @@ static void results_are_near_the_reference(void **state) {
             check(&(scene){{1, 17, 17, 2, 2, d}, scaled, NO_DOCUMENTS, type, RN_DTYPE_F32});
             check(&(scene){{2, 65, 65, 2, 1, d}, all, PACKED, type, type});
             check(&(scene){{1, 200, 200, 4, 2, d}, causal, PACKED, type, type});
+            check(&(scene){{1, 300, 300, 2, 1, d}, all, NO_DOCUMENTS, type, type}); // several tiles
             check(&(scene){{1, 200, 200, 4, 1, d}, window, NO_DOCUMENTS, type, RN_DTYPE_F32});
         }
 }

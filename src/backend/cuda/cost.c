@@ -266,7 +266,7 @@ static double cost_whole_attention(const rn_device_caps *caps, const rn_call *ca
     bool backward = call->op == RN_OP_ATTENTION_GRAD;
     bool matrix = q->dtype != RN_DTYPE_F32 && call->inputs[1].dtype == q->dtype &&
                   call->inputs[3].dtype != RN_DTYPE_F32 && q->shape.dims[3] % 8 == 0 &&
-                  q->shape.dims[3] <= 128;
+                  q->shape.dims[3] <= 256;
     double part = matrix ? (backward ? 0.65 : 0.8) : (backward ? 0.015 : 0.02);
     rn_cost cost = rn_cost_count(call);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;

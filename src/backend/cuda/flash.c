@@ -1,10 +1,10 @@
 // flash.c — attention over whole tensors and its gradients: which kernels, how many blocks.
 //
 // q, k, v (and dy) of one 16-bit type go to the matrix units where the device has wgmma: heads of
-// up to 160 dims (128 for gradients), in whole eights; one head of more than 256 dims to products
-// of matrices (attention_wide.h). All else is for the plain kernels, which sum in f32 and read
-// tensors of any mix of types; they alone know masks that are added to scores. Both forms of the
-// gradients are prepared by one kernel, whose results are the workspace.
+// up to 256 dims, in whole eights; one head of more to products of matrices (attention_wide.h). All
+// else is for the plain kernels, which sum in f32 and read tensors of any mix of types; they alone
+// know masks that are added to scores. Both forms of the gradients are prepared by one kernel,
+// whose results are the workspace.
 #include "backend/cuda/attention_wide.h"
 #include "backend/cuda/elements.h"
 #include "backend/cuda/rows.h"
@@ -14,8 +14,7 @@
 #include "base/checked.h"
 #include "graph/op/attention.h"
 
-enum { PLAIN_DIMS = RN_ATTENTION_DIMS, MATRIX_DIMS = 160, MATRIX_GRAD_DIMS = 128 };
-enum { MOST_TOKENS = 1 << 20, PREPARE_ROWS = 8 };
+enum { MOST_DIMS = RN_ATTENTION_DIMS, MOST_TOKENS = 1 << 20, PREPARE_THREADS = 256 };
 
 static const uint32_t shared_bytes[] = {
 #define RN_CUDA_KERNEL(NAME, name, bytes) [RN_CUDA_##NAME] = bytes,
@@ -26,10 +25,10 @@ static const uint32_t shared_bytes[] = {
 // ---- arguments ----------------------------------------------------------------------------------
 
 static rn_status check_sizes(const rn_attention_sizes *of) {
-    if (of->dims > PLAIN_DIMS)
+    if (of->dims > MOST_DIMS)
         return rn_fail(RN_UNSUPPORTED,
                        "CUDA: attention has no kernel for heads of %llu dims, at most %d",
-                       (unsigned long long)of->dims, PLAIN_DIMS);
+                       (unsigned long long)of->dims, MOST_DIMS);
     if (of->batch > INT32_MAX || of->heads > INT32_MAX || of->batch * of->heads > INT32_MAX ||
         of->queries > MOST_TOKENS || of->keys > MOST_TOKENS)
         return rn_fail(RN_UNSUPPORTED, "CUDA: attention of %llu queries to %llu keys is too large",
@@ -71,24 +70,42 @@ static bool is_matrix(const rn_call *call, const rn_flash_args *a) {
     const void *all[] = {a->q, a->k, a->v, a->dy, a->out, a->dk, a->dv};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!rn_cuda_is_aligned(all[i], 16)) return false;
-    return a->head_dim % 8 == 0 && a->head_dim <= (a->dy ? MATRIX_GRAD_DIMS : MATRIX_DIMS);
+    return a->head_dim % 8 == 0 && a->head_dim <= MOST_DIMS;
 }
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// `first`: of the kernels for D up to 64, 96, 128 (forward: and 160) in bf16, and then in f16.
-static rn_status multiply(const rn_call *call, rn_cuda_kernel first, uint32_t heads, uint32_t rows,
+// `first`: of the kernels for D up to 64, 96, 128, (forward: 160,) 256 in bf16, and then in f16.
+static rn_status multiply(const rn_call *call, rn_cuda_kernel first, uint32_t x, uint32_t y,
                           const rn_flash_args *a) {
-    uint32_t widths = a->dy ? 3 : 4;
+    bool forward = first == RN_CUDA_FLASH_BF16_64;
+    rn_cuda_kernel kernel = (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) +
+                                             (a->head_dim > 128) + (forward && a->head_dim > 160) +
+                                             (a->q_type == RN_PLAIN_F16 ? 4 + forward : 0));
+    rn_cuda_grid grid = {
+        x, y, 1, .threads = RN_FLASH_THREADS, .shared_bytes = shared_bytes[kernel], .early = true};
+    return rn_cuda_launch(call, kernel, grid, a);
+}
+
+// Blocks of queries are worked on in rounds, by as many as the device has at once.
+static rn_status multiply_queries(const rn_call *call, rn_cuda_kernel first,
+                                  const rn_flash_args *a) {
+    uint64_t blocks = (uint64_t)a->batch * a->heads * rn_div_up(a->queries, RN_FLASH_ROWS);
+    uint32_t most = rn_cuda_traits_of(call)->multiprocessors;
+    return multiply(call, first, (uint32_t)rn_min_u64(blocks, most), 1, a);
+}
+
+// Heads above 128 have a kernel for dk and one for dv: there are registers for one of both.
+static rn_status multiply_keys(const rn_call *call, const rn_flash_args *a) {
+    uint32_t heads = a->batch * a->kv_heads, tiles = (uint32_t)rn_div_up(a->keys, RN_FLASH_ROWS);
+    if (a->head_dim <= 128 || a->dk)
+        RN_TRY(multiply(call, RN_CUDA_FLASH_DKV_BF16_64, heads, tiles, a));
+    if (a->head_dim <= 128 || !a->dv) return RN_OK;
     rn_cuda_kernel kernel =
-        (rn_cuda_kernel)(first + (a->head_dim > 64) + (a->head_dim > 96) + (a->head_dim > 128) +
-                         (a->q_type == RN_PLAIN_F16 ? widths : 0));
-    rn_cuda_grid grid = {a->batch * heads,
-                         (uint32_t)rn_div_up(rows, RN_FLASH_ROWS),
-                         1,
-                         .threads = RN_FLASH_THREADS,
-                         .shared_bytes = shared_bytes[kernel],
-                         .early = true};
+        a->q_type == RN_PLAIN_F16 ? RN_CUDA_FLASH_DV_F16_256 : RN_CUDA_FLASH_DV_BF16_256;
+    rn_cuda_grid grid = {
+        heads,        tiles, 1, .threads = RN_FLASH_THREADS, .shared_bytes = shared_bytes[kernel],
+        .early = true};
     return rn_cuda_launch(call, kernel, grid, a);
 }
 
@@ -116,7 +133,7 @@ rn_status rn_cuda_attention(const rn_call *call) {
     a.out = out[0].data;
     a.out_logsumexp = out[1].data;
     if ((uint64_t)a.batch * a.heads * a.queries * a.head_dim == 0) return RN_OK;
-    if (is_matrix(call, &a)) return multiply(call, RN_CUDA_FLASH_BF16_64, a.heads, a.queries, &a);
+    if (is_matrix(call, &a)) return multiply_queries(call, RN_CUDA_FLASH_BF16_64, &a);
     return work_plainly(call, RN_CUDA_ATTENTION_64, a.heads, a.queries,
                         (uint32_t)RN_PLAIN_BYTES(a.head_dim), &a);
 }
@@ -162,19 +179,17 @@ static rn_status start_grad(const rn_call *call, rn_flash_args *a) {
 rn_status rn_cuda_attention_grad(const rn_call *call) {
     rn_flash_args a;
     RN_TRY(start_grad(call, &a));
-    uint64_t rows = (uint64_t)a.batch * a.padded * a.heads;
-    rn_cuda_grid grid = {(uint32_t)rn_div_up(rows, PREPARE_ROWS), 1, 1, .threads = 256,
-                         .early = true};
-    if (rn_div_up(rows, PREPARE_ROWS) > INT32_MAX)
+    uint64_t tiles = (uint64_t)a.batch * a.heads * (a.padded / RN_FLASH_TILE);
+    rn_cuda_grid grid = {(uint32_t)tiles, 1, 1, .threads = PREPARE_THREADS, .early = true};
+    if (tiles > INT32_MAX)
         return rn_fail(RN_UNSUPPORTED, "CUDA: attention of %u queries and %u heads is too large",
                        a.queries, a.heads);
     RN_TRY(rn_cuda_launch(call, RN_CUDA_FLASH_PREPARE, grid, &a));
     bool wants_keys = (a.dk || a.dv) && (uint64_t)a.batch * a.keys * a.kv_heads * a.head_dim > 0;
-    bool wants_queries = a.out && rows * a.head_dim > 0;
+    bool wants_queries = a.out && tiles * a.head_dim > 0;
     if (is_matrix(call, &a)) {
-        if (wants_keys) RN_TRY(multiply(call, RN_CUDA_FLASH_DKV_BF16_64, a.kv_heads, a.keys, &a));
-        return wants_queries ? multiply(call, RN_CUDA_FLASH_DQ_BF16_64, a.heads, a.queries, &a)
-                             : RN_OK;
+        if (wants_keys) RN_TRY(multiply_keys(call, &a));
+        return wants_queries ? multiply_queries(call, RN_CUDA_FLASH_DQ_BF16_64, &a) : RN_OK;
     }
     // beside what the forward pass keeps, a second row for each slot: dy, or v
     uint32_t bytes = (uint32_t)(RN_PLAIN_BYTES(a.head_dim) + 4 * RN_PLAIN_SLOTS * a.head_dim);

@@ -11,47 +11,60 @@ namespace rn_att {
 
 // ---- what is prepared ---------------------------------------------------------------------------
 
-// A warp a row of (B, padded, H): delta and base; the first head's also measure documents.
-static __device__ __forceinline__ void prepare_row(const rn_flash_args &a, uint64_t row) {
-    uint32_t lane = threadIdx.x % 32, head = (uint32_t)(row % a.heads);
-    uint32_t t = (uint32_t)(row / a.heads % a.padded), b = (uint32_t)(row / a.heads / a.padded);
-    size_t at = (((size_t)b * a.queries + t) * a.heads + head) * a.head_dim;
-    bool given = t < a.queries,
-         aligned = a.head_dim % 8 == 0 && rn_is_aligned(a.y, 16) && rn_is_aligned(a.dy, 16);
-    float delta = 0, base = __int_as_float(0x7f800000);
-    if (given) {
-        for (uint32_t j = 8 * lane; j < a.head_dim; j += 256) {
-            uint32_t left = a.head_dim - j;
-            rn_eight y = rn_load_up_to_eight(a.y_type, a.y, at + j, left, aligned);
-            rn_eight dy = rn_load_up_to_eight(a.dy_type, a.dy, at + j, left, aligned);
+enum : uint32_t { PREPARE_ROWS = RN_FLASH_TILE, LANES = 16, TEAMS = 256 / LANES };
+
+// delta and base of 64 queries of a head: 16 lanes a query. The first head's block also measures
+// the tile's documents.
+static __device__ __forceinline__ void prepare(const rn_flash_args &a) {
+    uint32_t lane = threadIdx.x % LANES, tiles = a.padded / PREPARE_ROWS;
+    uint32_t tile = blockIdx.x % tiles, head = blockIdx.x / tiles % a.heads;
+    uint32_t b = blockIdx.x / tiles / a.heads, first = tile * PREPARE_ROWS + threadIdx.x / LANES;
+    size_t of_head = (size_t)b * a.heads + head;
+    bool aligned = a.head_dim % 8 == 0 && rn_is_aligned(a.y, 16) && rn_is_aligned(a.dy, 16);
+    float delta[PREPARE_ROWS / TEAMS] = {};
+    for (uint32_t j = 8 * lane; j < a.head_dim; j += 8 * LANES) {
+        rn_raw_eight y[PREPARE_ROWS / TEAMS], dy[PREPARE_ROWS / TEAMS];
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                delta = fmaf(dy.v[i], y.v[i], delta);
+        for (uint32_t i = 0; i < PREPARE_ROWS / TEAMS; i++) {
+            uint32_t t = first + i * TEAMS, left = t < a.queries ? a.head_dim - j : 0;
+            size_t at = (((size_t)b * a.queries + t) * a.heads + head) * a.head_dim + j;
+            y[i] = rn_fetch_up_to_eight(a.y_type, a.y, at, left, aligned);
+            dy[i] = rn_fetch_up_to_eight(a.dy_type, a.dy, at, left, aligned);
         }
-        float total = a.logsumexp[((size_t)b * a.heads + head) * a.queries + t];
+#pragma unroll
+        for (uint32_t i = 0; i < PREPARE_ROWS / TEAMS; i++) {
+            rn_eight u = rn_widen_eight(a.y_type, y[i]), v = rn_widen_eight(a.dy_type, dy[i]);
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+                delta[i] = fmaf(u.v[n], v.v[n], delta[i]);
+        }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < PREPARE_ROWS / TEAMS; i++) {
+        uint32_t t = first + i * TEAMS;
+        float base = __int_as_float(0x7f800000), total = RN_NO_SCORE;
+#pragma unroll
+        for (int m = LANES / 2; m; m /= 2)
+            delta[i] = __fadd_rn(delta[i], __shfl_xor_sync(~0u, delta[i], m));
+        if (lane != 0) continue;
+        if (t < a.queries) total = a.logsumexp[of_head * a.queries + t];
         if (total != RN_NO_SCORE) base = __fmul_rn(total, 1.4426950408889634f);
+        a.base[of_head * a.padded + t] = base;
+        a.delta[of_head * a.padded + t] = delta[i];
     }
-#pragma unroll
-    for (int m = 16; m; m /= 2)
-        delta = __fadd_rn(delta, __shfl_xor_sync(~0u, delta, m));
-    if (lane == 0) {
-        a.base[((size_t)b * a.heads + head) * a.padded + t] = base;
-        a.delta[((size_t)b * a.heads + head) * a.padded + t] = delta;
-    }
-    if (!a.documents || head != 0 || t % RN_FLASH_TILE != 0) return;
+    if (!a.documents || head != 0 || threadIdx.x >= 32) return;
     int low = 0x7fffffff, high = 0;
-    for (uint32_t i = t + lane; i < t + RN_FLASH_TILE && i < a.queries; i += 32) {
-        int first = max(a.documents[(size_t)b * a.queries + i], 0);
-        low = min(low, first);
-        high = max(high, first);
+    for (uint32_t i = threadIdx.x; i < PREPARE_ROWS; i += 32) {
+        uint32_t t = tile * PREPARE_ROWS + i;
+        if (t >= a.queries) continue;
+        int document = max(a.documents[(size_t)b * a.queries + t], 0);
+        low = min(low, document);
+        high = max(high, document);
     }
-#pragma unroll
-    for (int m = 16; m; m /= 2) {
-        low = min(low, __shfl_xor_sync(~0u, low, m));
-        high = max(high, __shfl_xor_sync(~0u, high, m));
-    }
-    int32_t *reach = a.reach + ((size_t)b * (a.padded / RN_FLASH_TILE) + t / RN_FLASH_TILE) * 2;
-    if (lane == 0) reach[0] = low, reach[1] = high;
+    low = __reduce_min_sync(~0u, low);
+    high = __reduce_max_sync(~0u, high);
+    int32_t *reach = a.reach + ((size_t)b * tiles + tile) * 2;
+    if (threadIdx.x == 0) reach[0] = low, reach[1] = high;
 }
 
 // ---- dq -----------------------------------------------------------------------------------------
@@ -201,12 +214,11 @@ template <int N> static __device__ __forceinline__ void make_dkv(const rn_flash_
 
 } // namespace rn_att
 
+// Grid (B x H x tiles of 64 queries).
 extern "C" __global__ void __launch_bounds__(256)
     rn_flash_prepare(const __grid_constant__ rn_flash_args a) {
     rn_begin();
-    uint64_t rows = (uint64_t)a.batch * a.padded * a.heads;
-    uint64_t row = (uint64_t)blockIdx.x * 8 + threadIdx.x / 32;
-    if (row < rows) rn_att::prepare_row(a, row);
+    rn_att::prepare(a);
 }
 
 #define RN_ATTENTION_GRAD(D)                                                                       \

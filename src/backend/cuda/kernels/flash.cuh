@@ -65,6 +65,8 @@ enum : int {
 };
 
 template <int D> static constexpr int panels = (D + 63) / 64;
+// Wide heads: sums take so many registers that the other operands stay in shared memory.
+template <int D> static constexpr bool is_wide = D > 128;
 template <int D> static constexpr int tile_bytes(int rows) {
     return panels<D> * rows * 128;
 }
@@ -99,6 +101,54 @@ template <int STAGES> struct ring {
     }
 };
 
+// ---- blocks of queries --------------------------------------------------------------------------
+
+// What a block works on: 128 queries of a head.
+struct query_block {
+    uint32_t b, head;
+    int t; // the first query
+};
+
+// The lowest and the highest first key of the documents of `rows` queries (whole 32s), by a warp.
+static __device__ __forceinline__ int2 measure_documents(const rn_flash_args &a, uint32_t b,
+                                                         int first, int rows) {
+    int low = 0x7fffffff, high = 0;
+    if (!a.documents) return make_int2(0, 0);
+    for (int t = first + threadIdx.x % 32; t < first + rows && t < (int)a.queries; t += 32) {
+        int document = a.documents[(size_t)b * a.queries + t];
+        low = min(low, document);
+        high = max(high, document);
+    }
+    return make_int2(__reduce_min_sync(~0u, low), __reduce_max_sync(~0u, high));
+}
+
+// A grid is as large as the device, and its blocks take turns: forth in one round and back in the
+// next, since the last queries see most keys and come first. False: there is none in this round.
+static __device__ __forceinline__ bool find_block(const rn_flash_args &a, uint32_t round,
+                                                  query_block &out) {
+    uint32_t heads = a.batch * a.heads, tiles = (a.queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    uint32_t turn = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    uint64_t at = (uint64_t)round * gridDim.x + turn;
+    if (at >= (uint64_t)heads * tiles) return false;
+    uint32_t head = (uint32_t)(at % heads);
+    out = {head / a.heads, head % a.heads, (int)(tiles - 1 - (uint32_t)(at / heads)) * BLOCK_ROWS};
+    return true;
+}
+
+static __device__ __forceinline__ uint32_t count_rounds(const rn_flash_args &a) {
+    uint64_t blocks = (uint64_t)a.batch * a.heads * ((a.queries + BLOCK_ROWS - 1) / BLOCK_ROWS);
+    return (uint32_t)((blocks + gridDim.x - 1) / gridDim.x);
+}
+
+// The tiles of KEYS keys that any query of the block sees.
+template <int KEYS>
+static __device__ __forceinline__ span find_tiles(const rn_flash_args &a, const query_block &q) {
+    int lowest = measure_documents(a, q.b, q.t, BLOCK_ROWS).x;
+    int first = max(find_span(a, q.t).first, lowest);
+    int last = find_span(a, min(q.t + BLOCK_ROWS, (int)a.queries) - 1).end;
+    return {first / KEYS, max((last + KEYS - 1) / KEYS, first / KEYS)};
+}
+
 // ---- tiles from global memory -------------------------------------------------------------------
 
 // ROWS rows of D elements to panels, by a warpgroup. `rows` and `pieces` (of 8 elements) are given;
@@ -118,19 +168,18 @@ static __device__ __forceinline__ void bring(uint32_t target, const uint8_t *sou
     }
 }
 
-// Rows of q or dy as the instruction wants its a: row 0 of this thread's two at `low`, the other 8
-// rows on, if there is one.
+// The warp's 16 rows of a tile of BLOCK_ROWS as the instruction wants its a; `tile`: its first row.
 template <int D>
-static __device__ __forceinline__ void load_rows(uint32_t (&x)[D / 16][4], const uint8_t *low,
-                                                 size_t stride, int rows, int pieces) {
-    int at = 4 * (threadIdx.x % 4);
+static __device__ __forceinline__ void load_rows(uint32_t (&x)[D / 16][4], const uint8_t *tile) {
+    int lane = threadIdx.x % 32, g = lane / 4;
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int piece = 2 * i + j / 2;
-            bool given = rows > 8 * (j % 2) && piece < pieces;
-            x[i][j] = given ? *(const uint32_t *)(low + j % 2 * 8 * stride + piece * 16 + at) : 0;
+            x[i][j] =
+                *(const uint32_t *)(tile + piece / 8 * BLOCK_ROWS * 128 + (g + j % 2 * 8) * 128 +
+                                    ((piece ^ g) & 7) * 16 + lane % 4 * 4);
         }
 }
 
@@ -215,14 +264,51 @@ static __device__ __forceinline__ void multiply_rows(float (&s)[N / 2], uint32_t
     rn_wgmma_commit();
 }
 
+// BLOCK_ROWS rows that are multiplied again and again: a warp's 16 in its registers, which are free
+// where they came from then, or of wide heads a warpgroup's 64 where they lie.
+template <int D, bool WIDE = is_wide<D>> struct held_rows {
+    uint32_t rows[D / 16][4];
+    __device__ __forceinline__ void load(const uint8_t *tile) {
+        load_rows<D>(rows, tile + threadIdx.x / 32 * 16 * 128);
+        __syncwarp();
+    }
+    template <bool BF16, int N>
+    __device__ __forceinline__ void multiply(float (&s)[N / 2], uint32_t b) const {
+        multiply_rows<BF16, D, N>(s, rows, b);
+    }
+};
+template <int D> struct held_rows<D, true> {
+    uint32_t place;
+    __device__ __forceinline__ void load(const uint8_t *tile) {
+        place = rn_shared_address(tile) + threadIdx.x / GROUP * 64 * 128;
+    }
+    template <bool BF16, int N>
+    __device__ __forceinline__ void multiply(float (&s)[N / 2], uint32_t b) const {
+        multiply_rows<BF16, D, N>(s, place, b);
+    }
+};
+
+// 128 columns of wider sums.
+template <int N> static __device__ __forceinline__ float (&side_of(float (&x)[N], int side))[64] {
+    return *reinterpret_cast<float(*)[64]>(&x[64 * side]);
+}
+
 // x (64 x D) += p b, b (N rows, D) in panels at `b`.
 template <bool BF16, int D, int N>
 static __device__ __forceinline__ void add_product(float (&x)[D / 2],
                                                    const uint32_t (&p)[N / 16][4], uint32_t b) {
     rn_wgmma_begin();
 #pragma unroll
-    for (int i = 0; i < N / 16; i++)
-        rn_panel_multiply<BF16, true>(x, p[i], rn_panel_across(b + i * 2048, N * 128), 1);
+    for (int i = 0; i < N / 16; i++) {
+        uint64_t place = rn_panel_across(b + i * 2048, N * 128);
+        if constexpr (D <= 160) {
+            rn_panel_multiply<BF16, true>(x, p[i], place, 1);
+        } else {
+            rn_panel_multiply<BF16, true>(side_of(x, 0), p[i], place, 1);
+            rn_panel_multiply<BF16, true>(side_of(x, 1), p[i],
+                                          rn_panel_across(b + 2 * N * 128 + i * 2048, N * 128), 1);
+        }
+    }
     rn_wgmma_commit();
 }
 

@@ -1,8 +1,8 @@
 // flash_forward.cu — softmax(q kᵀ * scale) v over (B, T, H, D) in bf16 or f16 on matrix units, by
 // the online softmax: scores of a tile are made while the values of the tile before are added.
 //
-// A block has 128 queries of a head and goes through the tiles of 128 keys (64 of heads above 128
-// dims) that any of them sees.
+// A block has 128 queries of a head at a time and goes through the tiles of 128 keys that any of
+// them sees. While it writes what came out, the next queries and their first keys are brought.
 #include "flash.cuh"
 
 namespace rn_flash {
@@ -11,14 +11,18 @@ namespace rn_flash {
 
 enum : int { STAGES = 2 };
 
+// Wide heads leave shared memory for half as many keys; queries lie where the results will.
+template <int D> static constexpr int tile_keys = is_wide<D> ? 64 : 128;
+
 template <int D> struct forward_memory {
-    static constexpr int KEYS = D > 128 ? 64 : 128;
-    static constexpr int TILE = tile_bytes<D>(KEYS);
-    static constexpr int K = tile_bytes<D>(BLOCK_ROWS); // the results lie at 0
+    static constexpr int TILE = tile_bytes<D>(tile_keys<D>);
+    static constexpr int Q = is_wide<D> ? 0 : tile_bytes<D>(BLOCK_ROWS); // the results lie at 0
+    static constexpr int K = Q + tile_bytes<D>(BLOCK_ROWS);
     static constexpr int V = K + STAGES * TILE;
-    static constexpr int BARRIERS = V + STAGES * TILE;
-    static constexpr int REACH = BARRIERS + 4 * STAGES * 8;
-    static constexpr int BYTES = REACH + 32 + 1024;
+    static constexpr int K_RING = V + STAGES * TILE;
+    static constexpr int V_RING = K_RING + 2 * STAGES * 8;
+    static constexpr int Q_RING = V_RING + 2 * STAGES * 8;
+    static constexpr int BYTES = Q_RING + 2 * 8 + 1024;
 };
 
 // What a thread knows of its two rows, g and g + 8.
@@ -26,19 +30,6 @@ struct forward_rows {
     float top[2], sum[2];
     span seen[2];
 };
-
-// The first keys of the block's documents: of the warps' 32 queries each, (4, 2): lowest, highest.
-static __device__ __forceinline__ void measure_documents(const rn_flash_args &a, int *reach,
-                                                         uint32_t b, int first) {
-    if (threadIdx.x >= BLOCK_ROWS) return;
-    int t = first + threadIdx.x, document = find_document(a, b, t);
-    int low = __reduce_min_sync(~0u, t < (int)a.queries ? document : 0x7fffffff);
-    int high = __reduce_max_sync(~0u, document);
-    if (threadIdx.x % 32 == 0) {
-        reach[threadIdx.x / 32 * 2] = low;
-        reach[threadIdx.x / 32 * 2 + 1] = high;
-    }
-}
 
 template <int N>
 static __device__ __forceinline__ void hide(float (&s)[N], const forward_rows &r, int key) {
@@ -81,83 +72,99 @@ static __device__ __forceinline__ void scale_rows(float (&x)[N], const float (&b
         x[i] *= by[i / 2 % 2];
 }
 
-// Tiles [begin, end) of keys, for the block.
+// The queries of each round, and the tiles of keys that they see.
 template <int D>
-static __device__ __forceinline__ void bring_keys(const rn_flash_args &a, uint32_t memory,
-                                                  uint32_t b, uint32_t kv_head, int begin,
-                                                  int end) {
+static __device__ __forceinline__ void bring_all(const rn_flash_args &a, uint32_t memory) {
     using m = forward_memory<D>;
-    constexpr int KEYS = m::KEYS;
-    ring<STAGES> k = {memory + m::BARRIERS}, v = {memory + m::BARRIERS + 16 * STAGES};
-    size_t stride = (size_t)a.kv_heads * a.head_dim * 2;
-    size_t at = ((size_t)b * a.keys * a.kv_heads + kv_head) * a.head_dim * 2;
+    constexpr int KEYS = tile_keys<D>;
+    ring<STAGES> k = {memory + m::K_RING}, v = {memory + m::V_RING};
+    ring<1> q = {memory + m::Q_RING};
     int pieces = a.head_dim / 8;
-    for (int i = 0; begin + i < end; i++) {
-        int key = (begin + i) * KEYS, rows = (int)a.keys - key, stage = i % STAGES * m::TILE;
-        size_t here = at + key * stride;
-        k.await_free(i);
-        bring<D, KEYS>(memory + m::K + stage, (const uint8_t *)a.k + here, stride, rows, pieces);
-        k.fill(i);
-        v.await_free(i);
-        bring<D, KEYS>(memory + m::V + stage, (const uint8_t *)a.v + here, stride, rows, pieces);
-        v.fill(i);
+    size_t stride = (size_t)a.kv_heads * a.head_dim * 2;
+    uint32_t rounds = count_rounds(a), n = 0, i = 0; // blocks, tiles of keys so far
+    for (uint32_t round = 0; round < rounds; round++) {
+        query_block block;
+        if (!find_block(a, round, block)) continue;
+        size_t at = (((size_t)block.b * a.queries + block.t) * a.heads + block.head) * a.head_dim;
+        q.await_free(n);
+        bring<D, BLOCK_ROWS>(memory + m::Q, (const uint8_t *)a.q + at * 2,
+                             (size_t)a.heads * a.head_dim * 2, (int)a.queries - block.t, pieces);
+        q.fill(n++);
+        uint32_t kv_head = block.head / (a.heads / a.kv_heads);
+        at = ((size_t)block.b * a.keys * a.kv_heads + kv_head) * a.head_dim * 2;
+        span tiles = find_tiles<KEYS>(a, block);
+        for (int tile = tiles.first; tile < tiles.end; tile++, i++) {
+            int rows = (int)a.keys - tile * KEYS, stage = i % STAGES * m::TILE;
+            size_t here = at + (size_t)tile * KEYS * stride;
+            k.await_free(i);
+            bring<D, KEYS>(memory + m::K + stage, (const uint8_t *)a.k + here, stride, rows,
+                           pieces);
+            k.fill(i);
+            v.await_free(i);
+            bring<D, KEYS>(memory + m::V + stage, (const uint8_t *)a.v + here, stride, rows,
+                           pieces);
+            v.fill(i);
+        }
     }
 }
 
+// Block number n; the tiles of keys before its own were `from`, which it moves on.
 template <int D, bool BF16>
-static __device__ __forceinline__ void attend_queries(const rn_flash_args &a, uint8_t *memory,
-                                                      uint32_t b, uint32_t head, int t, int begin,
-                                                      int end, int highest) {
+static __device__ __forceinline__ void attend_block(const rn_flash_args &a, uint8_t *memory,
+                                                    const query_block &block, uint32_t n,
+                                                    uint32_t &from) {
     using m = forward_memory<D>;
-    constexpr int KEYS = m::KEYS;
+    constexpr int KEYS = tile_keys<D>;
     uint32_t place = rn_shared_address(memory);
-    ring<STAGES> k = {place + m::BARRIERS}, v = {place + m::BARRIERS + 16 * STAGES};
+    ring<STAGES> k = {place + m::K_RING}, v = {place + m::V_RING};
+    ring<1> queries = {place + m::Q_RING};
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16, pieces = a.head_dim / 8;
-    int group_t = t + threadIdx.x / GROUP * 64, low = t + row + lane / 4; // its queries
-    size_t stride = (size_t)a.heads * a.head_dim;
-    size_t at = ((size_t)b * a.queries * a.heads + head) * a.head_dim + (size_t)low * stride;
-    uint32_t q[D / 16][4], p[KEYS / 16][4];
+    int group_t = block.t + threadIdx.x / GROUP * 64, low = block.t + row + lane / 4;
+    uint32_t p[KEYS / 16][4], b = block.b, i = from;
+    held_rows<D> q;
     float o[D / 2], s[KEYS / 2], scale = a.scale * RN_LOG2_E, shrink[2];
     forward_rows r = {
         {RN_NO_SCORE, RN_NO_SCORE}, {0, 0}, {find_span(a, b, low), find_span(a, b, low + 8)}};
-    load_rows<D>(q, (const uint8_t *)a.q + at * 2, stride * 2, (int)a.queries - low, pieces);
-    clear(o);
+    span tiles = find_tiles<KEYS>(a, block);
     // Tiles that all 64 queries see as a whole lie within these keys.
-    int whole = max(find_span(a, group_t + 63).first, highest),
-        whole_end = find_span(a, group_t).end;
-    int count = end - begin;
-    if (count > 0) {
-        k.await_full(0);
-        multiply_rows<BF16, D, KEYS>(s, q, place + m::K);
-        rn_wgmma_wait<0>();
-        rn_wgmma_hold(s);
-        k.free(0);
-        if (begin * KEYS < whole || begin * KEYS + KEYS > whole_end) hide(s, r, begin * KEYS);
-        soften(s, r, scale, shrink);
-        round_sums<BF16>(p, s);
-    }
-    for (int i = 1; i < count; i++) {
-        int key = (begin + i) * KEYS;
+    int whole = max(find_span(a, group_t + 63).first, measure_documents(a, b, group_t, 64).y);
+    int whole_end = find_span(a, group_t).end, key = tiles.first * KEYS;
+    uint32_t end = from + (tiles.end - tiles.first);
+    from = end;
+    queries.await_full(n);
+    q.load(memory + m::Q);
+    if (!is_wide<D>) queries.free(n);
+    clear(o);
+    if (i < end) {
         k.await_full(i);
-        multiply_rows<BF16, D, KEYS>(s, q, place + m::K + i % STAGES * m::TILE);
-        v.await_full(i - 1);
-        add_product<BF16, D, KEYS>(o, p, place + m::V + (i - 1) % STAGES * m::TILE);
-        rn_wgmma_wait<1>();
+        q.template multiply<BF16, KEYS>(s, place + m::K + i % STAGES * m::TILE);
+        rn_wgmma_wait<0>();
         rn_wgmma_hold(s);
         k.free(i);
         if (key < whole || key + KEYS > whole_end) hide(s, r, key);
         soften(s, r, scale, shrink);
+        round_sums<BF16>(p, s);
+        for (i++, key += KEYS; i < end; i++, key += KEYS) {
+            k.await_full(i);
+            q.template multiply<BF16, KEYS>(s, place + m::K + i % STAGES * m::TILE);
+            v.await_full(i - 1);
+            add_product<BF16, D, KEYS>(o, p, place + m::V + (i - 1) % STAGES * m::TILE);
+            rn_wgmma_wait<1>();
+            rn_wgmma_hold(s);
+            k.free(i);
+            if (key < whole || key + KEYS > whole_end) hide(s, r, key);
+            soften(s, r, scale, shrink);
+            rn_wgmma_wait<0>();
+            rn_wgmma_hold(o);
+            v.free(i - 1);
+            scale_rows(o, shrink);
+            round_sums<BF16>(p, s);
+        }
+        v.await_full(i - 1);
+        add_product<BF16, D, KEYS>(o, p, place + m::V + (i - 1) % STAGES * m::TILE);
         rn_wgmma_wait<0>();
         rn_wgmma_hold(o);
         v.free(i - 1);
-        scale_rows(o, shrink);
-        round_sums<BF16>(p, s);
-    }
-    if (count > 0) {
-        v.await_full(count - 1);
-        add_product<BF16, D, KEYS>(o, p, place + m::V + (count - 1) % STAGES * m::TILE);
-        rn_wgmma_wait<0>();
-        rn_wgmma_hold(o);
     }
     float inverse[2];
 #pragma unroll
@@ -168,52 +175,49 @@ static __device__ __forceinline__ void attend_queries(const rn_flash_args &a, ui
         inverse[half] = sum == 0 ? 0 : 1 / sum;
         int query = low + 8 * half;
         if (a.out_logsumexp && lane % 4 == 0 && query < (int)a.queries)
-            a.out_logsumexp[((size_t)b * a.heads + head) * a.queries + query] =
+            a.out_logsumexp[((size_t)b * a.heads + block.head) * a.queries + query] =
                 fmaf(r.top[half], a.scale, logf(sum));
     }
     scale_rows(o, inverse);
-    at -= lane / 4 * stride;
+    size_t stride = (size_t)a.heads * a.head_dim;
+    size_t at = (((size_t)b * a.queries + block.t + row) * a.heads + block.head) * a.head_dim;
     write_rows<D>(o, memory + row * 128, BLOCK_ROWS * 128, a.out_type,
                   (uint8_t *)a.out + (at << (a.out_type == RN_PLAIN_F32 ? 2 : 1)), stride,
-                  (int)a.queries - t - row, pieces);
+                  (int)a.queries - block.t - row, pieces);
+    __syncwarp();
+    if (is_wide<D>) queries.free(n);
 }
 
-// Grid (B x H, tiles of 128 queries): the last queries see most, they come first.
 template <int D, bool BF16> static __device__ __forceinline__ void attend(const rn_flash_args &a) {
     extern __shared__ __align__(1024) uint8_t flash_memory[];
     using m = forward_memory<D>;
     uint8_t *memory = align_memory(flash_memory);
     uint32_t place = rn_shared_address(memory);
-    uint32_t b = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
-    int t = (gridDim.y - 1 - blockIdx.y) * BLOCK_ROWS, *reach = (int *)(memory + m::REACH);
     let_next_begin();
-    wait_before();
-    measure_documents(a, reach, b, t);
     if (threadIdx.x == 0) {
-        ring<STAGES>{place + m::BARRIERS}.begin();
-        ring<STAGES>{place + m::BARRIERS + 16 * STAGES}.begin();
+        ring<STAGES>{place + m::K_RING}.begin();
+        ring<STAGES>{place + m::V_RING}.begin();
+        ring<1>{place + m::Q_RING}.begin();
         rn_barriers_publish();
     }
     __syncthreads();
-    int lowest = min(min(reach[0], reach[2]), min(reach[4], reach[6]));
-    int first = max(find_span(a, t).first, lowest);
-    int last = find_span(a, min(t + BLOCK_ROWS, (int)a.queries) - 1).end;
-    constexpr int KEYS = m::KEYS;
-    int begin = first / KEYS, end = max((last + KEYS - 1) / KEYS, begin);
+    wait_before();
     if (threadIdx.x >= 2 * GROUP) {
         rn_registers_less<FEW_REGISTERS>();
-        bring_keys<D>(a, place, b, head / (a.heads / a.kv_heads), begin, end);
-    } else {
-        rn_registers_more<MANY_REGISTERS>();
-        int group = threadIdx.x / GROUP;
-        attend_queries<D, BF16>(a, memory, b, head, t, begin, end,
-                                max(reach[4 * group + 1], reach[4 * group + 3]));
+        bring_all<D>(a, place);
+        return;
+    }
+    rn_registers_more<MANY_REGISTERS>();
+    uint32_t rounds = count_rounds(a), n = 0, from = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        query_block block;
+        if (find_block(a, round, block)) attend_block<D, BF16>(a, memory, block, n++, from);
     }
 }
 
 // As kernels.def says.
-static_assert(forward_memory<64>::BYTES == 83040 && forward_memory<128>::BYTES == 164960 &&
-                  forward_memory<160>::BYTES == 148576,
+static_assert(forward_memory<64>::BYTES == 99408 && forward_memory<128>::BYTES == 197712 &&
+                  forward_memory<160>::BYTES == 148560 && forward_memory<256>::BYTES == 197712,
               "");
 
 #endif
@@ -234,7 +238,9 @@ RN_FLASH(64, bf16, true)
 RN_FLASH(96, bf16, true)
 RN_FLASH(128, bf16, true)
 RN_FLASH(160, bf16, true)
+RN_FLASH(256, bf16, true)
 RN_FLASH(64, f16, false)
 RN_FLASH(96, f16, false)
 RN_FLASH(128, f16, false)
 RN_FLASH(160, f16, false)
+RN_FLASH(256, f16, false)

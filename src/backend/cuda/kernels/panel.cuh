@@ -51,7 +51,8 @@ __device__ __forceinline__ void rn_panel_publish() {
 #define RN_AT_56      "%56, %57, %58, %59, %60, %61, %62, %63"
 #define RN_AT_64      "%64, %65, %66, %67, %68, %69, %70, %71"
 #define RN_AT_72      "%72, %73, %74, %75, %76, %77, %78, %79"
-#define RN_AT_32_LIST RN_AT_0 ", " RN_AT_8 ", " RN_AT_16 ", " RN_AT_24
+#define RN_AT_16_LIST RN_AT_0 ", " RN_AT_8
+#define RN_AT_32_LIST RN_AT_16_LIST ", " RN_AT_16 ", " RN_AT_24
 #define RN_AT_48_LIST RN_AT_32_LIST ", " RN_AT_32 ", " RN_AT_40
 #define RN_AT_64_LIST RN_AT_48_LIST ", " RN_AT_48 ", " RN_AT_56
 #define RN_AT_80_LIST RN_AT_64_LIST ", " RN_AT_64 ", " RN_AT_72
@@ -59,7 +60,8 @@ __device__ __forceinline__ void rn_panel_publish() {
 #define RN_D_8(i)                                                                                  \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
-#define RN_D_32_LIST RN_D_8(0), RN_D_8(8), RN_D_8(16), RN_D_8(24)
+#define RN_D_16_LIST RN_D_8(0), RN_D_8(8)
+#define RN_D_32_LIST RN_D_16_LIST, RN_D_8(16), RN_D_8(24)
 #define RN_D_48_LIST RN_D_32_LIST, RN_D_8(32), RN_D_8(40)
 #define RN_D_64_LIST RN_D_48_LIST, RN_D_8(48), RN_D_8(56)
 #define RN_D_80_LIST RN_D_64_LIST, RN_D_8(64), RN_D_8(72)
@@ -114,7 +116,9 @@ __device__ __forceinline__ void rn_panel_multiply(float (&d)[COUNT], const uint3
 template <bool BF16, int COUNT>
 __device__ __forceinline__ void rn_panel_multiply(float (&d)[COUNT], uint64_t a, uint64_t b,
                                                   uint32_t more) {
-    static_assert(COUNT == 32 || COUNT == 64, "64 or 128 columns");
+    static_assert(COUNT == 16 || COUNT == 32 || COUNT == 64, "32, 64 or 128 columns");
+    if constexpr (BF16 && COUNT == 16) RN_PANEL_SHARED("32", 16, "bf16", "%16", "%17", "%18");
+    if constexpr (!BF16 && COUNT == 16) RN_PANEL_SHARED("32", 16, "f16", "%16", "%17", "%18");
     if constexpr (BF16 && COUNT == 32) RN_PANEL_SHARED("64", 32, "bf16", "%32", "%33", "%34");
     if constexpr (!BF16 && COUNT == 32) RN_PANEL_SHARED("64", 32, "f16", "%32", "%33", "%34");
     if constexpr (BF16 && COUNT == 64) RN_PANEL_SHARED("128", 64, "bf16", "%64", "%65", "%66");
