@@ -90,7 +90,8 @@ static bool reads_narrow(const holder *h, const rn_node *n, uint32_t i) {
 static bool comes_of_narrow(const holder *h, const rn_node *n) {
     for (uint32_t i = 0; i < n->input_count; i++) {
         rn_value input = n->inputs[i];
-        if (rn_graph_value(h->from, input)->shape.rank > 1 && !h->narrow[input]) return false;
+        if (input == RN_NO_VALUE || h->narrow[input]) continue;
+        if (rn_graph_value(h->from, input)->shape.rank > 1) return false;
     }
     return true;
 }

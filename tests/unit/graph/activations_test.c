@@ -290,7 +290,8 @@ static const rn_low_rank *no_addition(const void *self, const char *weight, uint
 
 // What the updates of bf16 weights, one of them a table and a head, read: bf16, unless it was added
 // up over micro-batches. Those of f32 weights, and where the policy has other 16 bits: f32.
-static void check_gradients(rn_dtype activations, rn_clip clip, uint32_t micro_batches) {
+static void check_gradients(const char *optimizer, rn_dtype activations, rn_clip clip,
+                            uint32_t micro_batches) {
     rn_dtype narrow = RN_DTYPE_BF16;
     rn_llama_files files = {.self = &narrow, .dtype = dtype_of, .addition = no_addition};
     rn_llama_config config = {.layers = 1,
@@ -303,7 +304,7 @@ static void check_gradients(rn_dtype activations, rn_clip clip, uint32_t micro_b
                               .files = &files,
                               .tokens = 8,
                               .activations = activations};
-    rn_train_options options = {.optimizer = "adamw_8bit", .clip = clip, .max_norm = 1};
+    rn_train_options options = {.optimizer = optimizer, .clip = clip, .max_norm = 1};
     rn_recipe_options how = {.halves = true, .micro_batches = micro_batches};
     rn_recipe recipe;
     rn_graph *g;
@@ -356,10 +357,13 @@ static void steps_of_optimizers_are_f32(void **state) {
 
 static void gradients_of_16_bit_weights_have_16_bits(void **state) {
     (void)state;
-    check_gradients(RN_DTYPE_BF16, RN_CLIP_NONE, 1);
-    check_gradients(RN_DTYPE_BF16, RN_CLIP_GLOBAL, 1);
-    check_gradients(RN_DTYPE_BF16, RN_CLIP_GLOBAL, 2);
-    check_gradients(RN_DTYPE_F16, RN_CLIP_NONE, 1);
+    static const char *const optimizers[] = {"adamw_8bit", "sgd", "adafactor"};
+    for (int i = 0; i < 3; i++) {
+        check_gradients(optimizers[i], RN_DTYPE_BF16, RN_CLIP_NONE, 1);
+        check_gradients(optimizers[i], RN_DTYPE_BF16, RN_CLIP_GLOBAL, 1);
+        check_gradients(optimizers[i], RN_DTYPE_BF16, RN_CLIP_GLOBAL, 2);
+        check_gradients(optimizers[i], RN_DTYPE_F16, RN_CLIP_NONE, 1);
+    }
 }
 
 static void a_training_step_needs_less(void **state) {
