@@ -22,7 +22,7 @@ RN_BEGIN_DECLS
 // Zeroed fields have the defaults.
 typedef struct rn_picture_options {
     uint32_t width, height; // all pictures become as large as this, or as its area; 0: 512
-    uint32_t multiple;      // sides are multiples of it; 0: 64, or less where width or height are
+    uint32_t multiple;      // sides are multiples of it; 0: 64, for pictures below 512 less, to 8
     // Aspect buckets: a picture is resized and cut to the bucket that is nearest to its shape. 1:
     // one, width x height; 0: RN_PICTURE_BUCKETS.
     uint32_t buckets;

@@ -140,6 +140,9 @@ static rn_status read_configs(rn_image_trainer *t) {
     }
     t->job = (rn_trainer_job){
         .self = t, .shapes = info->bucket_count, .forward = make_forward, .first = rn_image_first};
+    for (uint32_t i = 0; i < info->bucket_count; i++)
+        snprintf(t->job.names[i], sizeof t->job.names[i], "%ux%u", info->buckets[i].width,
+                 info->buckets[i].height);
     RN_TRY(rn_image_part_weights(t->folder, t->diffuses ? "unet" : "vae", &t->files));
     t->job.weights.checkpoint = t->files;
     if (t->options.lora) RN_TRY(adapt(t));

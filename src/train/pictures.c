@@ -245,8 +245,9 @@ static rn_status check_options(rn_picture_options *o) {
     if (!o->height) o->height = o->width;
     if (!o->buckets) o->buckets = RN_PICTURE_BUCKETS;
     uint32_t least = o->width < o->height ? o->width : o->height;
-    for (o->multiple = o->multiple ? o->multiple : 64; o->multiple > 8 && least % o->multiple;)
-        o->multiple /= 2;
+    if (!o->multiple) // an eighth of small pictures, so that they have buckets, too
+        for (o->multiple = 64; o->multiple > 8 && (least % o->multiple || 8 * o->multiple > least);)
+            o->multiple /= 2;
     if (o->width > 1 << 14 || o->height > 1 << 14 || o->width % o->multiple ||
         o->height % o->multiple)
         return rn_fail(RN_INVALID, "pictures of %u x %u: sides are multiples of %u up to 16384",

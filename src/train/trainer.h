@@ -18,11 +18,14 @@ typedef struct rn_trained {
     uint64_t count, bytes; // elements, and their bytes
 } rn_trained;
 
+enum { RN_TRAINER_SHAPES = 7 }; // steps and evaluations of each, and saving: 15 phases
+
 // What is trained where that is no text model: any forward pass with a loss of its own. Batches of
 // several shapes have a phase each; all of them share the weights. It outlives the trainer.
 typedef struct rn_trainer_job {
     void *self;
-    uint32_t shapes; // of batches: 1 to RN_TRAINER_SHAPES
+    uint32_t shapes;                   // of batches: 1 to RN_TRAINER_SHAPES
+    char names[RN_TRAINER_SHAPES][24]; // of shapes: "768x512"
     // The forward pass over batches of a shape, which sets rn_forward_values.loss.
     rn_status (*forward)(void *self, uint32_t shape, rn_forward *out);
     // Where weights are read from; find and checkpoint NULL: nowhere, they are drawn.
@@ -33,7 +36,6 @@ typedef struct rn_trainer_job {
     float (*first)(void *self, const char *name, rn_shape shape, uint64_t seed, uint32_t number,
                    uint64_t element);
 } rn_trainer_job;
-enum { RN_TRAINER_SHAPES = 7 }; // steps and evaluations of each, and saving: 15 phases
 
 struct rn_trainer {
     const rn_trainer_job *job; // NULL: a text model

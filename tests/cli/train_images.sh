@@ -67,6 +67,28 @@ expect 0 "$ration" plan train.toml
 says out 'encode 32x32' 'text' 'step' 'save'
 [ ! -e planned ] || fail 'a plan left files behind'
 
+# Pictures of three shapes: a bucket, and a phase, each; stopped and resumed, the same bytes.
+mkdir shapes
+python3 - << 'PYTHON'
+import struct, zlib
+def chunk(kind, body):
+    return struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
+for i in range(9):
+    width, height = ((32, 32), (60, 30), (30, 60))[i % 3]
+    lines = b''.join(b'\0' + bytes((37 * i + x * y) % 256 for x in range(3 * width)) for y in range(height))
+    open(f'shapes/{i}.png', 'wb').write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)) +
+                                      chunk(b'IDAT', zlib.compress(lines)) + chunk(b'IEND', b''))
+    if i: open(f'shapes/{i}.txt', 'w').write(f'number {i}')
+PYTHON
+shapes=("${common[@]/#data/shapes}" --schedule constant --validation 0.5 --evaluate-every 2)
+expect 0 "$ration" train whole/model --objective diffusion "${shapes[@]}" --out three --steps 4 --method full
+says err 'data: 9 pictures' '1 without a caption' '32 x 32: 3' '40 x 24: 3' '24 x 40: 3' 'encode 40x24' 'step 24x40' 'step 40x24' 'evaluate 32x32' 'validation'
+expect 0 "$ration" train whole/model --objective diffusion "${shapes[@]}" --out thrice --steps 2 --method full
+expect 0 "$ration" train whole/model --objective diffusion "${shapes[@]}" --out thrice --steps 4 --method full --resume
+cmp three/model/unet/diffusion_pytorch_model.safetensors thrice/model/unet/diffusion_pytorch_model.safetensors || fail 'resumed: other bytes'
+expect 0 "$ration" train whole/model --objective diffusion "${shapes[@]}" --out one --steps 1 --buckets 1
+says err '32 x 32: 9'
+
 # Within a smaller budget the same bits; below the smallest one a refusal that names it.
 expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out roomy --steps 2 --exact
 expect 0 "$ration" train start --objective autoencoder "${common[@]}" --out tight --steps 2 --exact --budget +12MiB
