@@ -656,8 +656,8 @@ uint64_t rn_json_machine_hash(const rn_json_machine *m, const rn_json_state *sta
     return mix(sum, state->count);
 }
 
-bool rn_json_machine_in_text(const rn_json_machine *m, const rn_json_state *state, uint32_t ahead) {
-    (void)m;
+bool rn_json_machine_in_text(const rn_json_state *state, uint32_t *out_room) {
     const rn_json_frame *f = &state->threads[0].top;
-    return state->count == 1 && f->phase == TEXT && f->space == PLAIN && f->value >> 32 > ahead;
+    *out_room = (uint32_t)(f->value >> 32);
+    return state->count == 1 && f->phase == TEXT && f->space == PLAIN;
 }

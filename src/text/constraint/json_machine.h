@@ -59,9 +59,8 @@ void rn_json_machine_tidy(rn_json_machine *machine, rn_json_state *state);
 // rules of the same key.
 uint64_t rn_json_machine_hash(const rn_json_machine *machine, const rn_json_state *state,
                               uint32_t ahead);
-// A string is being written, nothing but its own bytes matters for the next `ahead` ones, and it
-// stands between two characters.
-bool rn_json_machine_in_text(const rn_json_machine *machine, const rn_json_state *state,
-                             uint32_t ahead);
+// A string is being written, there is no other way to read the text, and it stands between two
+// characters. *out_room: how many may still come.
+bool rn_json_machine_in_text(const rn_json_state *state, uint32_t *out_room);
 
 #endif

@@ -24,6 +24,7 @@ typedef struct order {
     uint32_t *ids;   // (count)
     uint8_t *common; // (count): bytes that it shares with the one before
     uint32_t count;
+    uint32_t begins[257]; // where those of a first byte begin
 } order;
 
 struct rn_vocabulary {
@@ -32,8 +33,9 @@ struct rn_vocabulary {
     size_t words, block_bytes;
     pthread_mutex_t lock;
     bool sorted;
-    order all, rough; // rough: those that are not just characters of a string
-    uint32_t *plain;  // (words): those that are
+    order all, rough;    // rough: those that are not just characters of a string
+    uint32_t *plain;     // (words): those that are ...
+    uint8_t *characters; // (vocab_size): ... of so many characters; 0: not such a token
     uint32_t ends[MOST_ENDS];
     uint32_t end_count;
     uint64_t asked;
@@ -45,7 +47,7 @@ struct rn_vocabulary {
 // ---- life ---------------------------------------------------------------------------------------
 
 static size_t count_bytes(uint32_t vocab_size, size_t words) {
-    return 2 * (size_t)vocab_size * (sizeof(uint32_t) + 1) + (KEPT + 1) * words * sizeof(uint32_t);
+    return (size_t)vocab_size * (2 * sizeof(uint32_t) + 3) + (KEPT + 1) * words * sizeof(uint32_t);
 }
 
 static void cut_block(rn_vocabulary *m, void *block) {
@@ -55,6 +57,7 @@ static void cut_block(rn_vocabulary *m, void *block) {
     m->rough.ids = m->all.ids + m->vocab_size;
     m->all.common = (uint8_t *)(m->rough.ids + m->vocab_size);
     m->rough.common = m->all.common + m->vocab_size;
+    m->characters = m->rough.common + m->vocab_size;
 }
 
 rn_status rn_vocabulary_create(const rn_tokenizer *tokenizer, uint32_t vocab_size,
@@ -127,6 +130,7 @@ static void sort(const rn_vocabulary *m, uint32_t *ids, uint32_t count) {
 
 static void find_common(const rn_vocabulary *m, order *o) {
     rn_str before = {0};
+    uint32_t byte = 0;
     for (uint32_t i = 0; i < o->count; i++) {
         rn_str bytes = bytes_of(m, o->ids[i]);
         size_t common = 0;
@@ -135,7 +139,11 @@ static void find_common(const rn_vocabulary *m, order *o) {
             common++;
         o->common[i] = (uint8_t)common;
         before = bytes;
+        while (byte <= (uint8_t)bytes.data[0])
+            o->begins[byte++] = i;
     }
+    while (byte <= 256)
+        o->begins[byte++] = o->count;
 }
 
 // Whole characters that a string may contain as they are.
@@ -145,6 +153,13 @@ static bool is_plain(rn_str bytes) {
         if (b < 0x20 || b == '"' || b == '\\') return false;
     }
     return rn_utf8_valid(bytes);
+}
+
+static uint8_t count_characters(rn_str bytes) {
+    uint8_t count = 0;
+    for (size_t i = 0; i < bytes.bytes; i++)
+        count += ((uint8_t)bytes.data[i] & 0xc0) != 0x80;
+    return count;
 }
 
 static void read_tokens(rn_vocabulary *m) {
@@ -162,10 +177,12 @@ static void read_tokens(rn_vocabulary *m) {
     sort(m, m->all.ids, m->all.count);
     for (uint32_t i = 0; i < m->all.count; i++) {
         uint32_t id = m->all.ids[i];
-        if (is_plain(bytes_of(m, id)))
-            m->plain[id / 32] |= 1u << id % 32;
-        else
+        if (!is_plain(bytes_of(m, id))) {
             m->rough.ids[m->rough.count++] = id;
+            continue;
+        }
+        m->plain[id / 32] |= 1u << id % 32;
+        m->characters[id] = count_characters(bytes_of(m, id));
     }
     find_common(m, &m->all);
     find_common(m, &m->rough);
@@ -174,12 +191,12 @@ static void read_tokens(rn_vocabulary *m) {
 
 // ---- masks --------------------------------------------------------------------------------------
 
-// Those of the order that may come.
-static void walk(rn_vocabulary *m, rn_json_machine *machine, const order *o, uint32_t *out) {
-    uint32_t alive = 0,
-             dead = UINT32_MAX; // bytes whose state is known; ... that nothing begins with
-    for (uint32_t i = 0; i < o->count; i++) {
-        uint32_t common = o->common[i];
+// Tokens [begin, end), which all begin with the byte that led to states[1].
+static void walk_bucket(rn_vocabulary *m, rn_json_machine *machine, const order *o, uint32_t begin,
+                        uint32_t end, uint32_t *out) {
+    uint32_t alive = 1, dead = UINT32_MAX; // bytes whose state is known; that nothing begins with
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t common = i == begin ? 1 : o->common[i];
         if (common >= dead) continue;
         rn_str bytes = bytes_of(m, o->ids[i]);
         uint32_t at = (uint32_t)rn_min_u64(common, alive);
@@ -192,6 +209,17 @@ static void walk(rn_vocabulary *m, rn_json_machine *machine, const order *o, uin
             }
         alive = at;
         if (dead == UINT32_MAX) out[o->ids[i] / 32] |= 1u << o->ids[i] % 32;
+    }
+}
+
+// Those of the order that may come. Mostly few first bytes are allowed: all others' tokens are not
+// even looked at.
+static void walk(rn_vocabulary *m, rn_json_machine *machine, const order *o, uint32_t *out) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t begin = o->begins[byte], end = o->begins[byte + 1];
+        if (begin < end &&
+            rn_json_machine_step(machine, &m->states[0], (uint8_t)byte, &m->states[1]))
+            walk_bucket(m, machine, o, begin, end, out);
     }
 }
 
@@ -210,14 +238,25 @@ static uint32_t find_kept(const rn_vocabulary *m, uint64_t hash) {
     return i;
 }
 
+// Characters of a string as far as there is room for them.
+static void add_plain(const rn_vocabulary *m, uint32_t room, uint32_t *mask) {
+    if (room >= LONGEST) {
+        for (size_t w = 0; w < m->words; w++)
+            mask[w] |= m->plain[w];
+        return;
+    }
+    for (uint32_t id = 0; id < m->vocab_size; id++)
+        mask[id / 32] |= (uint32_t)(m->characters[id] - 1u < room) << id % 32; // 0 wraps round
+}
+
 static void make(rn_vocabulary *m, rn_json_machine *machine, const rn_json_state *state,
                  kept_mask *kept, uint32_t *mask) {
-    bool in_text = rn_json_machine_in_text(machine, state, LONGEST);
+    uint32_t room = 0;
+    bool in_text = rn_json_machine_in_text(state, &room);
     memset(mask, 0, m->words * sizeof *mask);
     m->states[0] = *state;
     walk(m, machine, in_text ? &m->rough : &m->all, mask);
-    for (size_t w = 0; in_text && w < m->words; w++)
-        mask[w] |= m->plain[w];
+    if (in_text) add_plain(m, room, mask);
     for (uint32_t i = 0; rn_json_machine_may_end(machine, state) && i < m->end_count; i++)
         mask[m->ends[i] / 32] |= 1u << m->ends[i] % 32;
     for (size_t w = 0; w < m->words; w++)
