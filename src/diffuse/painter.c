@@ -243,24 +243,26 @@ static void forget_phases(rn_painter *p) {
     p->phase_count = 0;
 }
 
-static rn_status make_program(rn_painter *p, bool in_bands) {
+static rn_status make_program(rn_painter *p, bool in_bands, bool again) {
     rn_plan_options plan;
     if (p->vae.kind == RN_IMAGE_VAE)
         p->vae.config.vae.banding.cut = p->encoder.config.vae.banding.cut = in_bands;
+    if (p->vae.kind == RN_IMAGE_VAE) p->vae.config.vae.banding.again = again;
     forget_phases(p);
     RN_TRY(list_phases(p));
     RN_TRY(count_beside(p, &plan));
     return rn_program_make(p->phases, p->phase_count, caps_of(p), &plan, &p->program);
 }
 
-// The autoencoder takes pictures whole where there is room, and else in bands: the same bits, more
-// copies. Tables of the plan for bands are larger, so a refusal is that of the plan without them
-// where there are none.
+// The autoencoder takes pictures whole where there is room, else in bands, and where that is not
+// enough it computes some of them again: the same bits, more work.
 static rn_status choose_program(rn_painter *p) {
-    rn_status s = make_program(p, false);
+    rn_status s = make_program(p, false, false);
     bool has_bands = p->vae.kind == RN_IMAGE_VAE &&
                      rn_banding_count(&p->vae.config.vae.banding, p->drawing.height) > 1;
-    return s == RN_OVER_BUDGET && has_bands ? make_program(p, true) : s;
+    for (int again = 0; s == RN_OVER_BUDGET && has_bands && again < 2; again++)
+        s = make_program(p, true, again);
+    return s;
 }
 
 rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing,

@@ -25,8 +25,16 @@ rn_value rn_bands_join(rn_image_builder *b, const rn_bands *x) {
     return x->count == 1 ? x->values[0] : rn_op_concat(b->g, x->values, x->count, 1);
 }
 
+// Rows [rows.from - 1, rows.to + 1) as far as there are such, and what is left to pad.
+static range with_halo(range rows, uint64_t high, rn_conv2d_attrs *attrs) {
+    *attrs = (rn_conv2d_attrs){.stride_h = 1, .stride_w = 1, .pad_left = 1, .pad_right = 1};
+    attrs->pad_top = rows.from == 0;
+    attrs->pad_bottom = rows.to == high;
+    return (range){rows.from - !attrs->pad_top, rows.to + !attrs->pad_bottom};
+}
+
 // Rows of the picture, from whichever bands have them.
-static rn_value take_rows(rn_image_builder *b, const rn_bands *x, range rows) {
+static rn_value take_held(rn_image_builder *b, const rn_bands *x, range rows) {
     rn_value parts[RN_MOST_BANDS];
     uint32_t count = 0;
     uint64_t at = 0;
@@ -40,6 +48,28 @@ static rn_value take_rows(rn_image_builder *b, const rn_bands *x, range rows) {
             to - from == high ? x->values[i] : rn_op_slice(b->g, x->values[i], 1, from, to - from);
     }
     return count == 1 ? parts[0] : rn_op_concat(b->g, parts, count, 1);
+}
+
+// Rows of x doubled and convolved, `high` of them in all.
+static rn_value double_rows(rn_image_builder *b, const rn_bands *x, rn_value weight, rn_value bias,
+                            range out, uint64_t high) {
+    rn_conv2d_attrs window;
+    range rows = with_halo(out, high, &window), half = {rows.from / 2, (rows.to + 1) / 2};
+    rn_value part = rn_graph_upsample(b->g, take_held(b, x, half), 2);
+    uint64_t skip = rows.from - 2 * half.from, count = rows.to - rows.from;
+    if (count != 2 * (half.to - half.from)) part = rn_op_slice(b->g, part, 1, skip, count);
+    return rn_op_conv2d(b->g, part, weight, bias, window);
+}
+
+// Held, or made now: in whole squares of 4 rows, as the whole picture is convolved (with the same
+// roundings, then).
+static rn_value take_rows(rn_image_builder *b, const rn_bands *x, range rows) {
+    if (!x->half) return take_held(b, x, rows);
+    range whole = {rows.from / 4 * 4, (rows.to + 3) / 4 * 4};
+    if (whole.to > x->high) whole.to = x->high;
+    rn_value made = double_rows(b, x->half, x->weight, x->bias, whole, x->high);
+    if (whole.from == rows.from && whole.to == rows.to) return made;
+    return rn_op_slice(b->g, made, 1, rows.from - whole.from, rows.to - rows.from);
 }
 
 // ---- group norm ---------------------------------------------------------------------------------
@@ -101,14 +131,6 @@ static kernel read_kernel(rn_image_builder *b, const char *name, uint64_t in, ui
     return k;
 }
 
-// Rows [rows.from - 1, rows.to + 1) as far as there are such, and what is left to pad.
-static range with_halo(range rows, uint64_t high, rn_conv2d_attrs *attrs) {
-    *attrs = (rn_conv2d_attrs){.stride_h = 1, .stride_w = 1, .pad_left = 1, .pad_right = 1};
-    attrs->pad_top = rows.from == 0;
-    attrs->pad_bottom = rows.to == high;
-    return (range){rows.from - !attrs->pad_top, rows.to + !attrs->pad_bottom};
-}
-
 rn_bands rn_bands_norm_conv(rn_image_builder *b, const rn_banding *banding, const rn_bands *x,
                             const char *norm, rn_group_norm_attrs attrs, const char *conv,
                             uint64_t in, uint64_t out) {
@@ -132,15 +154,11 @@ rn_bands rn_bands_double(rn_image_builder *b, const rn_banding *banding, const r
     kernel k = read_kernel(b, conv, channels, channels, 3);
     rn_bands y = {.high = 2 * x->high};
     y.count = banding->cut ? rn_banding_count(banding, y.high) : 1;
-    for (uint32_t i = 0; i < y.count; i++) {
-        rn_conv2d_attrs window;
-        range rows = with_halo(band_of(banding, y.high, y.count, i), y.high, &window);
-        range half = {rows.from / 2, (rows.to + 1) / 2};
-        rn_value part = rn_graph_upsample(b->g, take_rows(b, x, half), 2);
-        uint64_t skip = rows.from - 2 * half.from, count = rows.to - rows.from;
-        if (count != 2 * (half.to - half.from)) part = rn_op_slice(b->g, part, 1, skip, count);
-        y.values[i] = rn_op_conv2d(b->g, part, k.weight, k.bias, window);
-    }
+    if (y.count > 1 && banding->again)
+        return (rn_bands){.high = y.high, .half = x, .weight = k.weight, .bias = k.bias};
+    for (uint32_t i = 0; i < y.count; i++)
+        y.values[i] =
+            double_rows(b, x, k.weight, k.bias, band_of(banding, y.high, y.count, i), y.high);
     return y;
 }
 

@@ -20,13 +20,19 @@ typedef struct rn_banding {
     // convolved in other ways than large ones, with other roundings. A multiple of 4; pictures of
     // fewer than two bands have one. 0: one band, always.
     uint32_t rows;
-    bool cut; // layers are computed in bands; else only statistics are
+    bool cut;   // layers are computed in bands; else only statistics are
+    bool again; // and of a picture that was just doubled no band is kept: whoever reads rows of it
+                // computes them again, three times in all
 } rn_banding;
 
 typedef struct rn_bands {
     rn_value values[RN_MOST_BANDS]; // (count), (N, rows, W, C) from top to bottom
     uint32_t count;
     uint64_t high; // of the whole
+    // Where there are no bands (count 0): rows are those of this picture, doubled and convolved. It
+    // must be there for as long.
+    const struct rn_bands *half;
+    rn_value weight, bias;
 } rn_bands;
 
 // How many bands a picture of this height has.
@@ -38,7 +44,8 @@ rn_value rn_bands_join(rn_image_builder *b, const rn_bands *x);
 rn_bands rn_bands_norm_conv(rn_image_builder *b, const rn_banding *banding, const rn_bands *x,
                             const char *norm, rn_group_norm_attrs attrs, const char *conv,
                             uint64_t in, uint64_t out);
-// The convolution of the picture twice as high and wide; the one of half its size, padded behind.
+// The convolution of the picture twice as high and wide (x must outlive it: `again`); the one of
+// half its size, padded behind.
 rn_bands rn_bands_double(rn_image_builder *b, const rn_banding *banding, const rn_bands *x,
                          const char *conv, uint64_t channels);
 rn_bands rn_bands_halve(rn_image_builder *b, const rn_banding *banding, const rn_bands *x,

@@ -83,7 +83,7 @@ rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *c, rn_value x) {
         x = rn_image_conv(&v.b, x, "post_quant_conv", c->latent_channels, c->latent_channels,
                           RN_CONV_1);
     x = rn_image_conv(&v.b, x, "decoder.conv_in", c->latent_channels, wide, RN_CONV_3);
-    rn_bands y = rn_bands_of(&v.b, x);
+    rn_bands y = rn_bands_of(&v.b, x), half;
     y = middle(&v, &y, "decoder", wide);
     for (uint32_t up = 0; up < c->levels; up++) {
         uint64_t channels = c->channels[c->levels - 1 - up];
@@ -96,7 +96,8 @@ rn_value rn_vae_decode(rn_graph *g, const rn_vae_config *c, rn_value x) {
         if (up + 1 == c->levels) continue;
         rn_image_name name = rn_image_named("decoder.up_blocks.%u.upsamplers.0.conv", up);
         rn_graph_block(g, name.text);
-        y = rn_bands_double(&v.b, &c->banding, &y, name.text, wide);
+        half = y;
+        y = rn_bands_double(&v.b, &c->banding, &half, name.text, wide);
     }
     return end(&v, &y, "decoder", wide, c->image_channels);
 }
