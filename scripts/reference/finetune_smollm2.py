@@ -8,9 +8,9 @@ eager, with --compile also compiled; the same dequantised weights, AdamW, clippi
 step, tokens per second of the best step of all rounds, which are taken in turns, and the peak of resident memory of both
 processes, of torch's that of its steps alone. Needs torch, transformers, peft, gguf.
 
-SmolLM2-135M-Instruct in q4_1, 4 x 256 tokens, rank 16, 12 steps, 2 threads (a busy machine): losses differ by at most
-1.4e-5 (4.2253 at the end). Times and bytes of one run under other load, torch's peak with its loading: 93 against 81
-tokens/s, 1374 against 5274 MiB of resident memory."""
+SmolLM2-135M-Instruct in q4_1, 4 x 256 tokens, rank 16, 2 threads: losses of 12 steps differ by at most 1.4e-5. Peaks of
+resident memory, torch's of its steps alone: 968 against 4874 MiB. Tokens/s of one run on a busy machine 93 against 81
+(eager); in turns at a load of 26 on 2 cores, where torch suffers more, 55 against 8.6: a quiet machine is still to say."""
 import argparse, json, os, resource, struct, subprocess, sys, time
 
 def write_data(folder, count):
