@@ -30,7 +30,7 @@ static bool is_for(const folder *f, rn_value value, const rn_node *sum) {
 static bool is_product(const folder *f, rn_value value, const rn_node *sum) {
     uint32_t number;
     const rn_node *by = maker_of(f, value, &number);
-    return by && by->op == RN_OP_MATMUL && by->inputs[2] == RN_NO_VALUE && is_for(f, value, sum) &&
+    return by && by->op == RN_OP_MATMUL && is_for(f, value, sum) &&
            rn_dtype_is_half(rn_graph_dtype(f->from, by->inputs[0]));
 }
 
@@ -97,11 +97,12 @@ static rn_status find_all(folder *f) {
 static rn_status add_to(folder *f, uint32_t product, rn_value addend, rn_dtype dtype,
                         rn_value *out) {
     const rn_node *by = rn_graph_node(f->from, product);
-    rn_value in[2];
-    RN_TRY(rn_rewrite_inputs(&f->rewrite, by->inputs, 2, in));
+    bool biased = by->inputs[2] != RN_NO_VALUE;
+    rn_value in[3];
+    RN_TRY(rn_rewrite_inputs(&f->rewrite, by->inputs, 3, in));
     rn_rewrite_place(&f->rewrite, by);
-    *out =
-        rn_op_matmul_add(f->rewrite.to, in[0], in[1], addend, *(const rn_matmul_attrs *)by->attrs);
+    *out = rn_graph_add(f->rewrite.to, RN_OP_MATMUL_ADD, (rn_value[]){in[0], in[1], addend, in[2]},
+                        biased ? 4 : 3, by->attrs);
     if (*out != RN_NO_VALUE) rn_graph_make_half(f->rewrite.to, *out, dtype);
     return rn_graph_finish(f->rewrite.to);
 }

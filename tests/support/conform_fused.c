@@ -60,6 +60,12 @@ static void matmul_add(conform_case *c) {
     rn_value x = conform_in(c, c->row->shapes[0], -1, 1);
     rn_value w = conform_weight(c, c->row->dtype, c->row->shapes[1], -1, 1);
     rn_value addend = conform_in(c, c->row->shapes[2], -1, 1);
+    rn_value in[] = {x, w, addend, RN_NO_VALUE};
+    if (c->row->variant & 4) {
+        in[3] = conform_weight(c, RN_DTYPE_F32, RN_SHAPE(c->row->shapes[2].dims[1]), 0.5f, 1.5f);
+        conform_result(c, rn_graph_add(c->graph, RN_OP_MATMUL_ADD, in, 4, &attrs));
+        return;
+    }
     conform_result(c, rn_op_matmul_add(c->graph, x, w, addend, attrs));
 }
 
@@ -142,6 +148,12 @@ static const conform_row rows[] = {
      .dtype = RN_DTYPE_F32,
      .variant = 1,
      .shapes = {RN_SHAPE(13, 6), RN_SHAPE(10, 13), RN_SHAPE(6, 10)}},
+    {.op = RN_OP_MATMUL_ADD,
+     .what = "a bias",
+     .build = matmul_add,
+     .dtype = RN_DTYPE_F32,
+     .variant = 4,
+     .shapes = {RN_SHAPE(7, 13), RN_SHAPE(11, 13), RN_SHAPE(7, 11)}},
     PROJECT("f32, the product alone", RN_DTYPE_F32, 11, 13, 0, 7),
     PROJECT("f32, one row of all", RN_DTYPE_F32, 33, 67, NORM | BIAS | RESIDUAL, 1),
     PROJECT("f32, rows of all", RN_DTYPE_F32, 33, 67, NORM | BIAS | RESIDUAL, 5),

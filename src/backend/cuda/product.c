@@ -239,11 +239,12 @@ static bool is_sum_served(const rn_call *call, rn_tensor tensors[4], rn_call *ou
     const rn_tensor *in = call->inputs;
     tensors[0] = in[0];
     tensors[1] = in[1];
-    tensors[2] = (rn_tensor){.dtype = RN_DTYPE_NONE};
+    tensors[2] = call->input_count > 3 ? in[3] : (rn_tensor){.dtype = RN_DTYPE_NONE};
     tensors[3] = call->outputs[0];
     *out = *call;
     out->op = RN_OP_MATMUL;
     out->inputs = tensors;
+    out->input_count = 3;
     out->outputs = tensors + 3;
     return rn_cuda_is_half(in[0].dtype) && in[2].dtype == call->outputs[0].dtype;
 }
