@@ -41,6 +41,9 @@ typedef struct rn_forward {
     // How activations that go from block to block, or that a backward pass reads, are held: f32
     // (also 0), bf16 or f16 (graph/activations.h).
     rn_dtype activations;
+    // The same of inference on a device whose kernels take 16 bits (graph/halves.h): all of them;
+    // 0: as `activations`.
+    rn_dtype halves;
 } rn_forward;
 // A recipe for inference.
 RN_MUST_USE rn_status rn_model_recipe(rn_forward forward, rn_recipe *out);

@@ -11,7 +11,7 @@
 typedef struct held {
     rn_model_writer write;
     size_t bytes; // of this block
-    rn_dtype activations;
+    rn_dtype activations, halves;
     _Alignas(16) unsigned char config[];
 } held;
 
@@ -25,7 +25,9 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     RN_TRY(rn_graph_create(&graph));
     rn_status s = h->write(graph, h->config, 0, &values);
     if (s == RN_OK) s = rn_graph_finish(graph);
-    if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations, false);
+    bool halves = options && options->halves && h->halves != RN_DTYPE_NONE;
+    if (s == RN_OK)
+        s = rn_graph_hold_activations_in(&graph, halves ? h->halves : h->activations, halves);
     if (s == RN_OK)
         *out = graph;
     else
@@ -47,6 +49,7 @@ rn_status rn_model_recipe(rn_forward forward, rn_recipe *out) {
     h->write = forward.write;
     h->bytes = all;
     h->activations = forward.activations;
+    h->halves = forward.halves;
     memcpy(h->config, forward.config, forward.config_bytes);
     *out = (rn_recipe){.self = h, .build = build, .destroy = destroy, .rows = forward.rows};
     return RN_OK;

@@ -202,7 +202,8 @@ rn_status rn_flux_recipe(const rn_flux_config *config, rn_recipe *out) {
                           .check = check,
                           .config = config,
                           .config_bytes = sizeof *config,
-                          .rows = config->rows ? config->rows : 1};
+                          .rows = config->rows ? config->rows : 1,
+                          .halves = RN_DTYPE_BF16}; // f16 overflows
     RN_TRY(rn_model_recipe(forward, out));
     snprintf(out->name, sizeof out->name, "denoise");
     return RN_OK;

@@ -243,3 +243,11 @@ void rn_sinusoid(float t, uint32_t dim, float *out) {
     }
     if (dim % 2) out[dim - 1] = 0;
 }
+
+// ---- policies -----------------------------------------------------------------------------------
+
+rn_dtype rn_image_halves(const rn_image_files *files, const char *weight) {
+    rn_image_place place;
+    bool f16 = files && files->place(files->self, weight, &place) && place.dtype == RN_DTYPE_F16;
+    return f16 ? RN_DTYPE_F16 : RN_DTYPE_BF16;
+}

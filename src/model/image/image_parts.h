@@ -53,6 +53,10 @@ rn_value rn_image_kernel(rn_image_builder *b, const char *name, rn_shape shape);
 // f32, cast where the file has less. `name`.`part`.
 rn_value rn_image_vector(rn_image_builder *b, const char *name, const char *part, rn_shape shape);
 
+// The 16-bit type of activations on a device whose kernels take them: that of the weight in its
+// file, or bf16.
+rn_dtype rn_image_halves(const rn_image_files *files, const char *weight);
+
 // ---- layers -------------------------------------------------------------------------------------
 
 typedef enum rn_image_bias { RN_IMAGE_NO_BIAS, RN_IMAGE_BIAS } rn_image_bias;

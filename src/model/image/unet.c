@@ -257,7 +257,8 @@ rn_forward rn_unet_forward(const rn_unet_config *config) {
                         .check = check,
                         .config = config,
                         .config_bytes = sizeof *config,
-                        .rows = config->rows ? config->rows : 1};
+                        .rows = config->rows ? config->rows : 1,
+                        .halves = rn_image_halves(config->files, "conv_in.weight")};
 }
 
 rn_status rn_unet_recipe(const rn_unet_config *config, rn_recipe *out) {

@@ -176,7 +176,8 @@ static rn_status make(const rn_vae_config *config, rn_model_writer write, const 
                           .check = check,
                           .config = config,
                           .config_bytes = sizeof *config,
-                          .rows = config->rows ? config->rows : 1};
+                          .rows = config->rows ? config->rows : 1,
+                          .halves = RN_DTYPE_BF16}; // f16 overflows
     RN_TRY(rn_model_recipe(forward, out));
     snprintf(out->name, sizeof out->name, "%s", name);
     return RN_OK;
