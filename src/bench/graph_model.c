@@ -220,7 +220,8 @@ static rn_status apply_variant(rn_graph_model *m, const rn_bench_name *variant) 
     if (variant->weights[0]) RN_TRY(retype(m, variant));
     if (is_half(held)) {
         rn_graph *changed = NULL;
-        RN_TRY(rn_graph_hold_activations(m->graph, held, false, &changed));
+        bool halves = strncmp(variant->target, "cuda", 4) == 0; // its kernels take them
+        RN_TRY(rn_graph_hold_activations(m->graph, held, halves, &changed));
         if (m->converted) rn_graph_destroy(m->graph);
         m->graph = changed;
         m->converted = true;

@@ -103,11 +103,22 @@ static rn_status open_eager(graph_work *g) {
     return RN_OK;
 }
 
+// A GPU computes in the 16 bits of its weights, unless something else is asked for.
+static void choose_activations(rn_bench_name *variant) {
+    bool half = strcmp(variant->weights, "bf16") == 0 || strcmp(variant->weights, "f16") == 0;
+    if (strncmp(variant->target, "cuda", 4) == 0 && half && !variant->activations[0])
+        memcpy(variant->activations, variant->weights, sizeof variant->activations);
+}
+
 static rn_status open_work(graph_work *g) {
     rn_work *w = g->w;
     const rn_bench_work *o = w->options;
     rn_bench_worker_stage(w->worker, "opening");
     RN_TRY(rn_work_open_device(w));
+    choose_activations(&w->variant);
+    if (w->variant.activations[0])
+        snprintf(w->figures.activations, sizeof w->figures.activations, "%s",
+                 w->variant.activations);
     RN_TRY(
         rn_graph_model_open(o->model, o->weights, &w->variant, o->batch ? o->batch : 1, &g->model));
     snprintf(w->figures.weights, sizeof w->figures.weights, "%s", g->model.weights_name);
