@@ -58,7 +58,8 @@ static double now(void) {
 // Matrices and kernels are of 16 bits, vectors f32.
 static bool place(const void *self, const char *weight, rn_image_place *out) {
     size_t n = strlen(weight);
-    bool vector = strstr(weight, "norm") || (n > 5 && strcmp(weight + n - 5, ".bias") == 0);
+    bool norm = strstr(weight, "norm") && !strstr(weight, ".linear.");
+    bool vector = norm || (n > 5 && strcmp(weight + n - 5, ".bias") == 0);
     (void)self;
     *out = (rn_image_place){.dtype = vector || b.policy == RN_DTYPE_F32 ? RN_DTYPE_F32 : b.policy};
     snprintf(out->tensor, sizeof out->tensor, "%s", weight);
@@ -185,7 +186,7 @@ static void make_network(rn_recipe *out) {
 
 static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
     (void)self;
-    RN_TRY(b.inner.build(b.inner.self, options, out));
+    RN_TRY(b.inner.build(b.inner.self, NULL, out));
     return rn_graph_hold_activations_in(out, b.policy, options && options->halves);
 }
 

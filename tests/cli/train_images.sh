@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: release-only
+# labels: release
 # train_images.sh — ration train --objective autoencoder and diffusion, on pictures that examples/train_pictures draws.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 

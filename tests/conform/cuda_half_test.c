@@ -128,7 +128,10 @@ static const product_case products[] = {
     {1, 1, 40, 24, RN_DTYPE_BF16, RN_DTYPE_F32, RN_DTYPE_BF16},
     {3, 17, 24, 32, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16},
     {3, 17, 24, 32, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_F32, false, true},
-    {1, 16, 300, 16, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16}, // a low-rank addition
+    {1, 16, 300, 16, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16},        // a low-rank addition
+    {2, 96, 160, 128, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_BF16, true}, // as images are
+    {1, 300, 328, 72, RN_DTYPE_F16, RN_DTYPE_F16, RN_DTYPE_F16, true},
+    {2, 77, 136, 1024, RN_DTYPE_BF16, RN_DTYPE_BF16, RN_DTYPE_F32}, // in parts
     {1, 64, 64, 128, RN_DTYPE_BF16, RN_DTYPE_Q8_0, RN_DTYPE_BF16},
     {1, 64, 256, 256, RN_DTYPE_BF16, RN_DTYPE_Q4_K, RN_DTYPE_BF16},
     {1, 20, 256, 256, RN_DTYPE_BF16, RN_DTYPE_Q6_K, RN_DTYPE_F32},
@@ -179,6 +182,43 @@ static void products_agree_with_the_reference(void **state) {
             run_product(&products[i], turns & 1, turns & 2);
 }
 
+// The addend is of y's type, or not; a bias beside it, or none.
+static void sums_agree_with_the_reference(void **state) {
+    static const struct {
+        uint64_t images, m, n, k;
+        rn_dtype x, addend;
+        bool bias;
+    } cases[] = {
+        {2, 96, 160, 128, RN_DTYPE_BF16, RN_DTYPE_BF16, true},
+        {1, 100, 96, 64, RN_DTYPE_F16, RN_DTYPE_F16, false},
+        {2, 70, 72, 1024, RN_DTYPE_BF16, RN_DTYPE_BF16, true}, // in parts
+        {1, 40, 60, 24, RN_DTYPE_BF16, RN_DTYPE_BF16, true},
+        {2, 96, 160, 128, RN_DTYPE_BF16, RN_DTYPE_F32, true},
+    };
+    (void)state;
+    if (!gpu.device) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rn_tensor t[5] = {0};
+        rn_matmul_attrs attrs = {0};
+        rn_shape y = RN_SHAPE(cases[i].images, cases[i].m, cases[i].n);
+        make(&t[0], cases[i].x, RN_SHAPE(cases[i].images, cases[i].m, cases[i].k), 1, 1);
+        make(&t[1], cases[i].x, RN_SHAPE(cases[i].n, cases[i].k), 2, 1);
+        make(&t[2], cases[i].addend, y, 3, 4);
+        if (cases[i].bias) make(&t[3], RN_DTYPE_F32, RN_SHAPE(cases[i].n), 4, 1);
+        make(&t[4], cases[i].x, y, 5, 1);
+        rn_call call = {.op = RN_OP_MATMUL_ADD,
+                        .attrs = &attrs,
+                        .inputs = t,
+                        .outputs = &t[4],
+                        .input_count = cases[i].bias ? 4 : 3,
+                        .output_count = 1,
+                        .threads = 1};
+        check(&call, &t[4], 2.1, "a sum");
+        for (int j = 0; j < 4; j++)
+            free(t[j].data);
+    }
+}
+
 // ---- losses -------------------------------------------------------------------------------------
 
 // Chunks are of 1024 rows. Logits are rounded, and d logits, and the gradients: three roundings, of
@@ -226,6 +266,7 @@ static void losses_agree_with_the_reference(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_agree_with_the_reference),
+        cmocka_unit_test(sums_agree_with_the_reference),
         cmocka_unit_test(losses_agree_with_the_reference),
     };
     int failed = cmocka_run_group_tests_name("cuBLASLt", tests, with_library, end);

@@ -36,9 +36,9 @@ typedef struct product {
     rn_call call;
 } product;
 
-static void describe(const rn_call *call, rn_tensor x, rn_tensor w, rn_tensor y, bool transpose_w,
-                     product *p) {
-    *p = (product){.in = {x, w, {0}}, .out = y, .attrs = {.transpose_w = transpose_w}};
+static void describe(const rn_call *call, rn_tensor x, rn_tensor w, rn_tensor y,
+                     rn_matmul_attrs attrs, product *p) {
+    *p = (product){.in = {x, w, {0}}, .out = y, .attrs = attrs};
     p->call = *call;
     p->call.op = RN_OP_MATMUL;
     p->call.attrs = &p->attrs;
@@ -58,9 +58,10 @@ static void describe_both(const rn_call *call, const wide *w, uint64_t b, uint64
     rn_tensor s = {workspace, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(rows, keys)};
     rn_tensor p = {workspace ? workspace + w->score_bytes : NULL, q->dtype, RN_LAYOUT_PLAIN,
                    RN_SHAPE(rows, keys)};
-    describe(call, matrix(q, at, rows, dims), matrix(k, b * keys, keys, dims), s, false, scores);
+    describe(call, matrix(q, at, rows, dims), matrix(k, b * keys, keys, dims), s,
+             (rn_matmul_attrs){0}, scores);
     describe(call, p, matrix(v, b * keys, keys, dims), matrix(&call->outputs[0], at, rows, dims),
-             true, sums);
+             (rn_matmul_attrs){.transpose_w = true}, sums);
 }
 
 static wide divide(const rn_call *call) {
@@ -109,16 +110,115 @@ static rn_status attend_some(const rn_call *call, const wide *w, uint64_t b, uin
     return rn_cuda_matmul(&sums.call);
 }
 
-rn_status rn_attention_wide(const rn_call *call) {
+static rn_status check(const rn_call *call, const rn_attention_sizes *of) {
     const rn_attention_attrs *attrs = call->attrs;
-    wide w = divide(call);
     bool masked = attrs->causal || attrs->window || rn_tensor_given(&call->inputs[3]);
-    if (w.of.heads != 1 || w.of.kv_heads != 1 || masked || w.of.keys > INT32_MAX)
-        return rn_fail(RN_UNSUPPORTED,
-                       "CUDA: attention with heads of %llu dims is for one head without a mask",
-                       (unsigned long long)w.of.dims);
+    if (of->heads == 1 && of->kv_heads == 1 && !masked && of->keys <= INT32_MAX) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED,
+                   "CUDA: attention with heads of %llu dims is for one head without a mask",
+                   (unsigned long long)of->dims);
+}
+
+rn_status rn_attention_wide(const rn_call *call) {
+    wide w = divide(call);
+    RN_TRY(check(call, &w.of));
     for (uint64_t b = 0; b < w.of.batch; b++)
         for (uint64_t first = 0; first < w.of.queries; first += w.rows)
             RN_TRY(attend_some(call, &w, b, first, rn_min_u64(w.rows, w.of.queries - first)));
+    return RN_OK;
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+// Of an image: scores (later dy's products with values), p and ds, and what a product wants.
+typedef struct wide_grad {
+    rn_attention_sizes of;
+    uint64_t score_bytes, p_bytes, product_bytes;
+    product scores, values, dq, dk, dv;
+} wide_grad;
+
+static void describe_grad(const rn_call *call, uint64_t b, uint8_t *workspace, wide_grad *g) {
+    const rn_tensor *in = call->inputs, *out = call->outputs; // q, k, v, mask, y, logsumexp, dy
+    uint64_t t = g->of.queries, s = g->of.keys, d = g->of.dims;
+    rn_matmul_attrs turned = {.transpose_w = true},
+                    both = {.transpose_x = true, .transpose_w = true};
+    rn_tensor q = matrix(&in[0], b * t, t, d), k = matrix(&in[1], b * s, s, d);
+    rn_tensor v = matrix(&in[2], b * s, s, d), dy = matrix(&in[6], b * t, t, d);
+    rn_tensor scores = {workspace, RN_DTYPE_F32, RN_LAYOUT_PLAIN, RN_SHAPE(t, s)};
+    rn_tensor p = {NULL, in[0].dtype, RN_LAYOUT_PLAIN, RN_SHAPE(t, s)}, ds = p;
+    if (workspace) {
+        p.data = workspace + g->score_bytes;
+        ds.data = workspace + g->score_bytes + g->p_bytes;
+    }
+    describe(call, q, k, scores, (rn_matmul_attrs){0}, &g->scores);
+    describe(call, dy, v, scores, (rn_matmul_attrs){0}, &g->values);
+    describe(call, ds, k, matrix(&out[0], b * t, t, d), turned, &g->dq);
+    describe(call, ds, q, matrix(&out[1], b * s, s, d), both, &g->dk);
+    describe(call, p, dy, matrix(&out[2], b * s, s, d), both, &g->dv);
+}
+
+static wide_grad divide_grad(const rn_call *call) {
+    wide_grad g = {.of = rn_attention_sizes_of(call->inputs[0].shape, call->inputs[1].shape)};
+    uint64_t scores = g.of.queries * g.of.keys;
+    g.score_bytes = rn_round_up(scores * sizeof(float), PART_ALIGN);
+    g.p_bytes = rn_round_up(scores * rn_dtype_get(call->inputs[0].dtype)->block_bytes, PART_ALIGN);
+    describe_grad(call, 0, NULL, &g);
+    const product *all[] = {&g.scores, &g.values, &g.dq, &g.dk, &g.dv};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (rn_tensor_given(&all[i]->out))
+            g.product_bytes = rn_max_u64(g.product_bytes, rn_cuda_matmul_workspace(&all[i]->call));
+    return g;
+}
+
+uint64_t rn_attention_wide_grad_workspace(const rn_call *call) {
+    wide_grad g = divide_grad(call);
+    return g.score_bytes + 2 * g.p_bytes + g.product_bytes;
+}
+
+static rn_status multiply(const wide_grad *g, product *p, uint8_t *workspace) {
+    p->call.inputs = p->in;
+    p->call.outputs = &p->out;
+    p->call.attrs = &p->attrs;
+    p->call.workspace = workspace;
+    p->call.workspace_bytes = g->product_bytes;
+    return p->out.data ? rn_cuda_matmul(&p->call) : RN_OK;
+}
+
+static rn_status differentiate(const rn_call *call, wide_grad *g, uint64_t b) {
+    const rn_tensor *in = call->inputs;
+    uint8_t *workspace = call->workspace, *rest = workspace + g->score_bytes + 2 * g->p_bytes;
+    uint64_t rows = g->of.queries;
+    describe_grad(call, b, workspace, g);
+    rn_tensor y = matrix(&in[4], b * rows, rows, g->of.dims);
+    rn_wide_grad_args args = {.scores = g->scores.out.data,
+                              .logsumexp = (const float *)in[5].data + b * rows,
+                              .y = y.data,
+                              .dy = g->values.in[0].data,
+                              .p = g->dv.in[0].data,
+                              .ds = g->dq.in[0].data,
+                              .rows = rows,
+                              .keys = (uint32_t)g->of.keys,
+                              .dims = (uint32_t)g->of.dims,
+                              .type = rn_cuda_plain_type(in[0].dtype),
+                              .scale = rn_attention_scale(call->attrs, g->of.dims)};
+    RN_TRY(rn_cuda_value_type(call, &in[4], &args.y_type));
+    RN_TRY(rn_cuda_value_type(call, &in[6], &args.dy_type));
+    rn_cuda_grid grid = rn_cuda_row_grid(rows, RN_ROWS_THREADS);
+    RN_TRY(multiply(g, &g->scores, rest));
+    RN_TRY(rn_cuda_launch(call, RN_CUDA_ATTENTION_WIDE_POWER, grid, &args));
+    RN_TRY(multiply(g, &g->values, rest));
+    RN_TRY(rn_cuda_launch(call, RN_CUDA_ATTENTION_WIDE_SLOPE, grid, &args));
+    RN_TRY(multiply(g, &g->dq, rest));
+    RN_TRY(multiply(g, &g->dk, rest));
+    return multiply(g, &g->dv, rest);
+}
+
+rn_status rn_attention_wide_grad(const rn_call *call) {
+    wide_grad g = divide_grad(call);
+    RN_TRY(check(call, &g.of));
+    if (g.of.queries * g.of.keys * g.of.dims == 0)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: attention of nothing has no gradient");
+    for (uint64_t b = 0; b < g.of.batch; b++)
+        RN_TRY(differentiate(call, &g, b));
     return RN_OK;
 }

@@ -11,5 +11,8 @@ bool rn_attention_is_wide(const rn_call *call); // an ATTENTION call
 uint64_t rn_attention_wide_workspace(const rn_call *call);
 // RN_UNSUPPORTED: several heads, or a mask.
 RN_MUST_USE rn_status rn_attention_wide(const rn_call *call);
+// Of an ATTENTION_GRAD call: all queries at once.
+uint64_t rn_attention_wide_grad_workspace(const rn_call *call);
+RN_MUST_USE rn_status rn_attention_wide_grad(const rn_call *call);
 
 #endif

@@ -13,7 +13,6 @@
 #include "graph/op/conv.h"
 #include "graph/op/grads.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { PART_ALIGN = 256, SIDE_MOST = 1 << 14 };
@@ -123,6 +122,30 @@ rn_status rn_conv_order_weights(const rn_call *call, const rn_tensor *w, const r
     return rn_cuda_launch(call, RN_CUDA_CONV_WEIGHTS_ACROSS, grid, args);
 }
 
+// ---- plain sums in parts ------------------------------------------------------------------------
+
+// By the sizes of an image alone, so that its bits do not depend on the others.
+static uint32_t count_splits(const rn_conv_sizes *of, bool turned) {
+    enum { IMAGES = 2, BLOCKS_WANTED = 264, STEPS_LEAST = 8, SPLITS_MOST = 16 };
+    const uint64_t *made = turned ? of->in : of->out;
+    uint64_t channels = turned ? of->outputs_each : of->channels_each;
+    uint64_t outputs = turned ? of->channels_each : of->outputs_each;
+    uint64_t pixels = IMAGES * made[0] * made[1] * made[2];
+    uint64_t blocks = rn_div_up(pixels, RN_CONV_PLAIN_PIXELS) *
+                      rn_div_up(outputs, RN_CONV_PLAIN_OUTPUTS) * of->groups;
+    uint64_t steps = rn_conv_kernel(of) * rn_div_up(channels, RN_CONV_PLAIN_STEP);
+    uint64_t splits = rn_min_u64(BLOCKS_WANTED / rn_max_u64(blocks, 1), steps / STEPS_LEAST);
+    return (uint32_t)rn_max_u64(rn_min_u64(splits, SPLITS_MOST), 1);
+}
+
+static uint64_t plain_partial_bytes(const rn_conv_sizes *of, bool turned) {
+    const uint64_t *made = turned ? of->in : of->out;
+    uint64_t outputs = (turned ? of->channels_each : of->outputs_each) * of->groups;
+    uint32_t splits = count_splits(of, turned);
+    if (splits == 1) return 0;
+    return of->batch * made[0] * made[1] * made[2] * outputs * splits * sizeof(float);
+}
+
 // ---- forward ------------------------------------------------------------------------------------
 
 // What a forward convolution has in its workspace, in this order.
@@ -179,7 +202,10 @@ static forward_parts divide(const rn_call *call, const rn_conv_sizes *of) {
     if (fills)
         parts.image_bytes =
             rn_round_up(of->batch * of->in[1] * of->in[2] * parts.channels * width, PART_ALIGN);
-    if (!parts.boxes) return parts;
+    if (!parts.boxes) {
+        parts.partial_bytes = half ? 0 : plain_partial_bytes(of, false);
+        return parts;
+    }
     rn_conv_product p;
     describe(call, of, parts.channels, &p);
     parts.partial_bytes = rn_conv_product_workspace(&p);
@@ -234,6 +260,25 @@ static rn_status run_boxes(const rn_call *call, const rn_conv_sizes *of,
 
 // ---- plainly ------------------------------------------------------------------------------------
 
+static rn_status add_splits(const rn_call *call, const rn_conv_plain_args *a) {
+    uint32_t outputs = a->outputs_each * a->groups;
+    rn_conv_total_args total = {.partial = a->partial,
+                                .bias = a->bias,
+                                .y = a->y,
+                                .y_w = outputs,
+                                .pixels = a->pixels,
+                                .out_h = 1,
+                                .out_w = (uint32_t)a->pixels,
+                                .outputs = outputs,
+                                .splits = a->splits,
+                                .y_type = a->y_type,
+                                .bias_type = a->bias_type};
+    if (a->pixels > UINT32_MAX)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: a convolution of so many pixels is too large");
+    return rn_cuda_launch(call, RN_CUDA_CONV_TOTAL,
+                          rn_cuda_spread(call, a->pixels * rn_div_up(outputs, 4)), &total);
+}
+
 // x and y may be exchanged by the caller: `from` and `to` are what is read and made.
 static rn_status run_plain(const rn_call *call, const rn_conv_sizes *of, bool turned,
                            const rn_tensor *from, const rn_tensor *weight, const rn_tensor *bias,
@@ -242,8 +287,7 @@ static rn_status run_plain(const rn_call *call, const rn_conv_sizes *of, bool tu
                             .w = call->workspace,
                             .y = to->data,
                             .groups = (uint32_t)of->groups,
-                            .low = -INFINITY,
-                            .high = INFINITY};
+                            .splits = rn_cuda_is_half(from->dtype) ? 1 : count_splits(of, turned)};
     rn_conv_weights_args order = {.out = call->workspace,
                                   .plain = 1,
                                   .turned = turned,
@@ -272,12 +316,15 @@ static rn_status run_plain(const rn_call *call, const rn_conv_sizes *of, bool tu
         return rn_fail(RN_UNSUPPORTED, "CUDA: a convolution of %llu groups is too large",
                        (unsigned long long)of->groups);
     uint64_t numbers = of->outputs_each * of->channels_each * of->groups * rn_conv_kernel(of);
-    if (call->workspace_bytes < numbers * rn_dtype_get(from->dtype)->block_bytes)
+    uint64_t bytes = rn_round_up(numbers * rn_dtype_get(from->dtype)->block_bytes, PART_ALIGN);
+    if (call->workspace_bytes < bytes + (a.splits > 1 ? plain_partial_bytes(of, turned) : 0))
         return rn_fail(RN_UNSUPPORTED, "CUDA: weights with channels last are for sm_90a");
     RN_TRY(rn_conv_order_weights(call, weight, of, &order));
-    rn_cuda_grid grid = {(uint32_t)rn_div_up(a.pixels, RN_CONV_PLAIN_PIXELS), (uint32_t)tiles, 1,
-                         .threads = RN_ROWS_THREADS, .early = true};
-    return rn_cuda_launch(call, RN_CUDA_CONV_PLAIN, grid, &a);
+    if (a.splits > 1) a.partial = (float *)((uint8_t *)call->workspace + bytes);
+    rn_cuda_grid grid = {(uint32_t)rn_div_up(a.pixels, RN_CONV_PLAIN_PIXELS), (uint32_t)tiles,
+                         a.splits, .threads = RN_ROWS_THREADS, .early = true};
+    RN_TRY(rn_cuda_launch(call, RN_CUDA_CONV_PLAIN, grid, &a));
+    return a.splits > 1 ? add_splits(call, &a) : RN_OK;
 }
 
 static bool has_boxes(const rn_call *call, const rn_tensor *x, const rn_tensor *y) {
@@ -377,6 +424,7 @@ uint64_t rn_cuda_conv_grad_input_workspace(const rn_call *call) {
         if (at.product.out_h * at.product.out_w > 0)
             partial = rn_max_u64(partial, rn_conv_product_workspace(&at.product));
     }
+    if (!rn_cuda_is_half(dy_of(call)->dtype)) partial = plain_partial_bytes(&of, true);
     return turned_bytes(call, &of) + partial;
 }
 

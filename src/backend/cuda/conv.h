@@ -36,6 +36,7 @@ typedef struct rn_conv_product {
     uint32_t stride_h, stride_w, taps;
     int16_t tap_h[RN_CONV_TAPS], tap_w[RN_CONV_TAPS];
     const rn_tensor *bias; // or NULL
+    const void *addend;    // as y, or NULL; it may be y
     rn_dtype y_type;
     void *y;
     uint64_t y_n, y_h, y_w; // elements from one to the next

@@ -158,13 +158,16 @@ static void fill(const rn_conv_product *p, const choice *c, rn_conv_args *a) {
         a->tap_h[i] = p->tap_h[i];
         a->tap_w[i] = p->tap_w[i];
     }
-    if (split || !p->bias || !rn_tensor_given(p->bias)) return;
+    if (split) return;
+    a->addend = p->addend;
+    if (!p->bias || !rn_tensor_given(p->bias)) return;
     a->bias = p->bias->data;
     a->bias_type = rn_cuda_plain_type(p->bias->dtype);
 }
 
 static rn_status add_splits(const rn_call *call, const rn_conv_product *p, const choice *c) {
     rn_conv_total_args args = {.partial = p->partial,
+                               .addend = p->addend,
                                .y = p->y,
                                .y_n = p->y_n,
                                .y_h = p->y_h,

@@ -265,13 +265,32 @@ static double cost_whole_attention(const rn_device_caps *caps, const rn_call *ca
     const rn_tensor *q = &call->inputs[0];
     bool backward = call->op == RN_OP_ATTENTION_GRAD;
     bool matrix = q->dtype != RN_DTYPE_F32 && call->inputs[1].dtype == q->dtype &&
-                  call->inputs[3].dtype != RN_DTYPE_F32 && q->shape.dims[3] % 8 == 0 &&
-                  q->shape.dims[3] <= 256;
+                  call->inputs[3].dtype != RN_DTYPE_F32 && q->shape.dims[3] % 8 == 0;
     double part = matrix ? (backward ? 0.65 : 0.8) : (backward ? 0.015 : 0.02);
     rn_cost cost = rn_cost_count(call);
     double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
     return (backward ? 3 : 1) * caps->step_seconds +
            max_f64(cost.flops / (caps->flops * part), memory);
+}
+
+// ---- convolutions -------------------------------------------------------------------------------
+
+static bool is_conv(rn_op op) {
+    return op == RN_OP_CONV2D || op == RN_OP_CONV2D_GRAD_INPUT || op == RN_OP_CONV2D_GRAD_WEIGHT ||
+           op == RN_OP_CONV || op == RN_OP_CONV_TRANSPOSE || op == RN_OP_CONV_GRAD_WEIGHT;
+}
+
+// On matrix units as products are; else by multiply-adds in f32, a part of the products' rate. An
+// H200's.
+static double cost_conv(const rn_device_caps *caps, const rn_call *call) {
+    const double plain = 0.05;
+    rn_cost cost = rn_cost_count(call);
+    double bytes = cost.read_bytes + cost.write_bytes;
+    bool first = call->op != RN_OP_CONV2D_GRAD_INPUT;
+    if (rn_cuda_is_half(call->inputs[first ? 0 : 1].dtype))
+        return caps->step_seconds + cost_half_flops(caps, cost.flops, bytes);
+    return 2 * caps->step_seconds +
+           max_f64(cost.flops / (caps->flops * plain), bytes / caps->memory_bytes_second);
 }
 
 // ---- any call -----------------------------------------------------------------------------------
@@ -286,5 +305,6 @@ double rn_cuda_cost(const rn_device_caps *caps, const rn_call *call, rn_workload
     if (call->op == RN_OP_ATTEND) return cost_attend(caps, call, workload);
     if (call->op == RN_OP_ATTENTION || call->op == RN_OP_ATTENTION_GRAD)
         return cost_whole_attention(caps, call);
+    if (is_conv(call->op)) return cost_conv(caps, call);
     return rn_cost_roofline(caps, call, rn_cost_count(call));
 }

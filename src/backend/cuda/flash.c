@@ -151,6 +151,7 @@ static uint64_t count_rows(const rn_call *call, uint64_t *reach) {
 }
 
 uint64_t rn_cuda_attention_grad_workspace(const rn_call *call) {
+    if (rn_attention_is_wide(call)) return rn_attention_wide_grad_workspace(call);
     uint64_t reach, rows = count_rows(call, &reach);
     return (2 * rows + reach) * sizeof(float);
 }
@@ -178,6 +179,7 @@ static rn_status start_grad(const rn_call *call, rn_flash_args *a) {
 
 rn_status rn_cuda_attention_grad(const rn_call *call) {
     rn_flash_args a;
+    if (rn_attention_is_wide(call)) return rn_attention_wide_grad(call);
     RN_TRY(start_grad(call, &a));
     uint64_t tiles = (uint64_t)a.batch * a.heads * (a.padded / RN_FLASH_TILE);
     rn_cuda_grid grid = {(uint32_t)tiles, 1, 1, .threads = PREPARE_THREADS, .early = true};

@@ -9,15 +9,28 @@
 #include "graph/op/rows.h"
 
 enum {
-    CHUNK_ELEMENTS = 1 << 14,
-    CHUNKS_MOST = 128,
+    CHUNK_ELEMENTS = 1 << 13,
+    CHUNKS_MOST = 1024,
+    GRAD_CHUNKS_MOST = 128,   // their sums are of channels
     APPLY_ELEMENTS = 1 << 14, // of a block
     IMAGES_MOST = 65535
 };
 
-static uint32_t count_chunks(const rn_group_sizes *of) {
+static uint32_t count_parts(const rn_group_sizes *of, uint64_t most) {
     uint64_t chunks = rn_div_up(of->pixels * of->channels, CHUNK_ELEMENTS);
-    return (uint32_t)rn_max_u64(rn_min_u64(rn_min_u64(chunks, CHUNKS_MOST), of->pixels), 1);
+    return (uint32_t)rn_max_u64(rn_min_u64(rn_min_u64(chunks, most), of->pixels), 1);
+}
+
+static uint32_t count_chunks(const rn_group_sizes *of) {
+    return count_parts(of, CHUNKS_MOST);
+}
+
+// The kernel of three, for any types, bf16 and f16, that serves images of `type` like these.
+static rn_cuda_kernel pick(rn_cuda_kernel any, uint32_t type, const rn_group_sizes *of,
+                           const void *x, const void *y) {
+    bool whole = of->channels % 8 == 0 && rn_cuda_is_aligned(x, 16) && rn_cuda_is_aligned(y, 16);
+    if (!whole || (type != RN_PLAIN_BF16 && type != RN_PLAIN_F16)) return any;
+    return (rn_cuda_kernel)(any + (type == RN_PLAIN_BF16 ? 1 : 2));
 }
 
 static rn_cuda_grid apply_grid(const rn_group_sizes *of) {
@@ -41,7 +54,24 @@ static rn_status check(const rn_call *call, const rn_group_sizes *of) {
 uint64_t rn_cuda_group_norm_workspace(const rn_call *call) {
     rn_group_sizes of = rn_group_sizes_of(call->inputs[0].shape, call->attrs);
     if (rn_tensor_given(&call->inputs[3])) return 0;
-    return of.images * count_chunks(&of) * of.groups * 3 * sizeof(float);
+    return of.images * (count_chunks(&of) * 3 + 2) * of.groups * sizeof(float);
+}
+
+// Statistics that are given are what is told, too, where somebody asks.
+static rn_status hand_on(const rn_call *call, const rn_group_norm_args *a) {
+    const void *from[] = {a->mean, a->rstd};
+    void *to[] = {a->out_mean, a->out_rstd};
+    for (uint32_t i = 0; i < 2; i++) {
+        rn_map_args copy = {.x = from[i],
+                            .y = to[i],
+                            .n = (uint64_t)a->images * a->groups,
+                            .fn = RN_MAP_SCALE,
+                            .p = 1,
+                            .x_type = RN_PLAIN_F32,
+                            .y_type = RN_PLAIN_F32};
+        if (to[i]) RN_TRY(rn_cuda_launch(call, RN_CUDA_MAP, rn_cuda_spread(call, copy.n), &copy));
+    }
+    return RN_OK;
 }
 
 rn_status rn_cuda_group_norm(const rn_call *call) {
@@ -71,16 +101,28 @@ rn_status rn_cuda_group_norm(const rn_call *call) {
     RN_TRY(rn_cuda_value_type(call, &out[0], &a.y_type));
     if (of.images * of.pixels * of.channels == 0) return RN_OK;
     rn_cuda_grid grid = {a.chunks, a.images, 1, .threads = RN_ROWS_THREADS, .early = true};
-    if (!a.mean) RN_TRY(rn_cuda_launch(call, RN_CUDA_GROUP_NORM_MEASURE, grid, &a));
-    grid = apply_grid(&of);
-    if (!a.y) grid.x = 1;
-    return rn_cuda_launch(call, RN_CUDA_GROUP_NORM_APPLY, grid, &a);
+    if (!a.mean) {
+        uint64_t groups = of.images * of.groups;
+        a.statistics = a.partial + groups * a.chunks * 3;
+        RN_TRY(rn_cuda_launch(call, pick(RN_CUDA_GROUP_NORM_MEASURE_ANY, a.x_type, &of, a.x, NULL),
+                              grid, &a));
+        grid.x = a.groups;
+        RN_TRY(rn_cuda_launch(call, RN_CUDA_GROUP_NORM_TOTAL, grid, &a));
+        a.mean = a.statistics;
+        a.rstd = a.statistics + groups;
+    } else {
+        RN_TRY(hand_on(call, &a));
+    }
+    if (!a.y) return RN_OK;
+    uint32_t type = a.x_type == a.y_type ? a.x_type : (uint32_t)RN_PLAIN_NONE;
+    return rn_cuda_launch(call, pick(RN_CUDA_GROUP_NORM_APPLY_ANY, type, &of, a.x, a.y),
+                          apply_grid(&of), &a);
 }
 
 // ---- gradients ----------------------------------------------------------------------------------
 
 static uint64_t count_partial(const rn_group_sizes *of) {
-    return of->images * count_chunks(of) * of->channels * 2;
+    return of->images * count_parts(of, GRAD_CHUNKS_MOST) * of->channels * 2;
 }
 
 uint64_t rn_cuda_group_norm_grad_workspace(const rn_call *call) {
@@ -101,7 +143,7 @@ static rn_status differentiate(const rn_call *call, const rn_group_sizes *of,
     a->images = (uint32_t)of->images;
     a->channels = (uint32_t)of->channels;
     a->groups = (uint32_t)of->groups;
-    a->chunks = count_chunks(of);
+    a->chunks = count_parts(of, GRAD_CHUNKS_MOST);
     RN_TRY(check(call, of));
     RN_TRY(rn_cuda_value_type(call, &out[0], &a->dx_type));
     RN_TRY(rn_cuda_value_type(call, &out[1], &a->d_weight_type));
@@ -144,7 +186,7 @@ static rn_group_sizes sizes_of_rows(const rn_call *call) {
 // The statistics that are used, (2, channels), then those of chunks.
 uint64_t rn_cuda_batchnorm_workspace(const rn_call *call) {
     rn_group_sizes of = sizes_of_rows(call);
-    return (2 + 3 * (uint64_t)count_chunks(&of)) * of.channels * sizeof(float);
+    return (2 + 3 * (uint64_t)count_parts(&of, GRAD_CHUNKS_MOST)) * of.channels * sizeof(float);
 }
 
 rn_status rn_cuda_batchnorm(const rn_call *call) {
@@ -162,7 +204,7 @@ rn_status rn_cuda_batchnorm(const rn_call *call) {
                            .out_rstd = out[2].data,
                            .rows = of.pixels,
                            .channels = (uint32_t)of.channels,
-                           .chunks = count_chunks(&of),
+                           .chunks = count_parts(&of, GRAD_CHUNKS_MOST),
                            .eps = attrs->eps,
                            .momentum = attrs->momentum};
     RN_TRY(check(call, &of));
@@ -185,7 +227,7 @@ rn_status rn_cuda_batchnorm(const rn_call *call) {
                                       .chunks = a.chunks,
                                       .x_type = a.x_type};
         rn_cuda_grid grid = {a.chunks, 1, 1, .threads = RN_ROWS_THREADS, .early = true};
-        RN_TRY(rn_cuda_launch(call, RN_CUDA_GROUP_NORM_MEASURE, grid, &measure));
+        RN_TRY(rn_cuda_launch(call, RN_CUDA_GROUP_NORM_MEASURE_ANY, grid, &measure));
         a.partial = measure.partial;
     }
     RN_TRY(rn_cuda_launch(call, RN_CUDA_BATCHNORM_LEARN, rn_cuda_spread(call, a.channels), &a));

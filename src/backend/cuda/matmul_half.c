@@ -1,11 +1,13 @@
 // matmul_half.c — products whose x is bf16 or f16: training under a 16-bit policy.
 //
-//     w of x's type ────────────────────────────▶ cuBLASLt, or matmul_half
+//     w of x's type ────────────────────────────▶ cuBLASLt; or conv.h, as a convolution of one tap;
+//                                                 or matmul_half
 //     any other w ─ to_half, a slice ─▶ workspace ──▶ the same, columns of y slice by slice
 //
 // w lies as its file has it: the forward product reads it as (N, K), that of the gradient as (K,
 // N). A slice is so many columns of y that its weights fit SLICE_BYTES, whichever axis of w that
 // is.
+#include "backend/cuda/conv.h"
 #include "backend/cuda/elements.h"
 #include "backend/cuda/lt.h"
 #include "backend/cuda/rows.h"
@@ -26,7 +28,7 @@ typedef struct half_product {
     bool converts;   // w is not of x's type
     uint64_t slice;  // columns of y at a time
     // of the workspace, in this order
-    uint64_t bias_bytes, slice_bytes, lt_bytes;
+    uint64_t bias_bytes, slice_bytes, lt_bytes; // the last also for the parts of split sums
 } half_product;
 
 bool rn_cuda_is_half(rn_dtype dtype) {
@@ -35,6 +37,51 @@ bool rn_cuda_is_half(rn_dtype dtype) {
 
 static uint64_t axis(rn_shape shape, uint32_t from_end) {
     return shape.dims[shape.rank - from_end];
+}
+
+// ---- as a convolution ---------------------------------------------------------------------------
+
+enum { BOX_ROWS = 64, BOX_COLS = 64 }; // at least; below, cuBLASLt
+
+// x (images, rows, K) is as many images of one line, whose bits do not depend on each other.
+static bool describe_boxes(const rn_call *call, rn_conv_product *out) {
+    const rn_matmul_attrs *attrs = call->attrs;
+    const rn_tensor *x = &call->inputs[0], *w = &call->inputs[1], *y = &call->outputs[0];
+    uint32_t rank = x->shape.rank;
+    uint64_t k = axis(x->shape, 1), n = y->shape.dims[y->shape.rank - 1], images = 1;
+    if (attrs->transpose_x || attrs->transpose_w || w->shape.rank != 2 || rank < 2 ||
+        w->dtype != x->dtype || k % 8 || n % 8 || k < BOX_COLS || n < BOX_COLS)
+        return false;
+    for (uint32_t i = 0; i + 2 < rank; i++)
+        images *= x->shape.dims[i];
+    *out = (rn_conv_product){.type = x->dtype,
+                             .x = x->data,
+                             .w = w->data,
+                             .batch = images,
+                             .in_h = 1,
+                             .in_w = axis(x->shape, 2),
+                             .out_h = 1,
+                             .out_w = axis(x->shape, 2),
+                             .channels = k,
+                             .outputs = n,
+                             .groups = 1,
+                             .stride_h = 1,
+                             .stride_w = 1,
+                             .taps = 1,
+                             .bias = &call->inputs[2],
+                             .y_type = y->dtype,
+                             .y = y->data,
+                             .y_w = n,
+                             .y_h = n * axis(x->shape, 2),
+                             .y_n = n * axis(x->shape, 2)};
+    return images * out->out_w >= BOX_ROWS && images <= INT32_MAX && out->out_w <= INT32_MAX &&
+           k <= INT32_MAX && n <= INT32_MAX;
+}
+
+static bool runs_boxes(const rn_call *call, const void *addend, rn_conv_product *out) {
+    return rn_cuda_traits_of(call)->has_wgmma && describe_boxes(call, out) &&
+           rn_cuda_is_aligned(out->x, 16) && rn_cuda_is_aligned(out->w, 16) &&
+           rn_cuda_is_aligned(out->y, 16) && rn_cuda_is_aligned(addend, 16);
 }
 
 // ---- what is asked ------------------------------------------------------------------------------
@@ -63,7 +110,10 @@ static void divide_workspace(const rn_call *call, half_product *p) {
             p->slice = rn_min_u64(p->n, rn_max_u64(most / SLICE_COLS, 1) * SLICE_COLS);
         p->slice_bytes = rn_round_up(p->slice * p->k * p->w_count * sizeof(uint16_t), PART_ALIGN);
     }
+    rn_conv_product boxes;
     p->lt_bytes = rn_lt_workspace(p->m, p->slice, p->batch);
+    if (describe_boxes(call, &boxes))
+        p->lt_bytes = rn_max_u64(p->lt_bytes, rn_conv_product_workspace(&boxes));
 }
 
 static void read_call(const rn_call *call, half_product *out) {
@@ -169,7 +219,12 @@ static rn_status run_slice(const rn_call *call, const half_product *p, const rn_
     bool done = false, small = lt->m <= INT32_MAX && lt->n <= INT32_MAX && lt->k <= INT32_MAX &&
                                lt->batch <= INT32_MAX && lt->k > 0;
     if (p->is_uniform && small) RN_TRY(rn_lt_run(call, lt, lt_workspace, p->lt_bytes, &done));
-    return done ? RN_OK : run_own(call, p, lt);
+    rn_conv_product boxes;
+    if (done) return RN_OK;
+    if (lt->n != p->n || !runs_boxes(call, lt->addend, &boxes)) return run_own(call, p, lt);
+    boxes.addend = lt->addend;
+    boxes.partial = lt_workspace;
+    return rn_conv_product_run(call, &boxes);
 }
 
 rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend) {

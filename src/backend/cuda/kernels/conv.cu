@@ -158,15 +158,39 @@ static __device__ __forceinline__ void turn_four(uint32_t (&v)[4]) {
 }
 
 // Two neighbours of a row.
+static __device__ __forceinline__ float addend_at(const rn_conv_args &a, int64_t at) {
+    return a.addend ? rn_load_one(a.y_type, a.addend, at) : 0.0f;
+}
+
 static __device__ __forceinline__ void put_two(const rn_conv_args &a, int64_t at, int output,
                                                float first, float second, uint8_t *y, bool twos) {
     if (at < 0) return;
+    if (a.addend && output < (int)a.outputs_each) first += addend_at(a, at + output);
+    if (a.addend && output + 1 < (int)a.outputs_each) second += addend_at(a, at + output + 1);
     if (twos && output + 1 < (int)a.outputs_each) {
         *(float2 *)(y + (at + output) * 4) = make_float2(first, second);
         return;
     }
     if (output < (int)a.outputs_each) rn_store_one(a.y_type, y, at + output, first);
     if (output + 1 < (int)a.outputs_each) rn_store_one(a.y_type, y, at + output + 1, second);
+}
+
+// The addend of the eight outputs that this lane will store, turned back to where the lanes of its
+// four have their sums: d[4 q + 2 i] and the next.
+static __device__ __forceinline__ void add_eights(const rn_conv_args &a, int64_t at, int output,
+                                                  float *d, int i) {
+    uint32_t v[4] = {0, 0, 0, 0};
+    if (at >= 0 && output < (int)a.outputs_each) {
+        uint4 from = *(const uint4 *)((const uint16_t *)a.addend + at + output);
+        v[0] = from.x, v[1] = from.y, v[2] = from.z, v[3] = from.w;
+    }
+    turn_four(v);
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        bool bf16 = a.y_type == RN_PLAIN_BF16;
+        d[4 * q + 2 * i] += bf16 ? rn_widen_bf16(v[q] & 0xffff) : rn_widen_f16(v[q] & 0xffff);
+        d[4 * q + 2 * i + 1] += bf16 ? rn_widen_bf16(v[q] >> 16) : rn_widen_f16(v[q] >> 16);
+    }
 }
 
 // The bias of the block's outputs, to shared memory: by the threads that multiply.
@@ -202,12 +226,13 @@ static __device__ __forceinline__ void write(const rn_conv_args &a, const block_
     }
     uint64_t steps = a.outputs_each | a.y_w | a.y_h | a.y_n; // all in whole eights, or twos
     if constexpr (OUTPUTS % 32 == 0)
-        if (!wide && steps % 8 == 0 && rn_is_aligned(y, 16)) {
+        if (!wide && steps % 8 == 0 && rn_is_aligned(y, 16) && rn_is_aligned(a.addend, 16)) {
 #pragma unroll
             for (int j = 0; j < OUTPUTS / 8; j += 4)
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     uint32_t v[4];
+                    if (a.addend) add_eights(a, at[i], p.output + 8 * (j + (int)t), &d[4 * j], i);
 #pragma unroll
                     for (int q = 0; q < 4; q++)
                         v[q] = rn_narrow_two(a.y_type, d[4 * (j + q) + 2 * i],
@@ -325,8 +350,10 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
         uint64_t rest = pixel / a.out_w, h = rest % a.out_h, n = rest / a.out_h;
         uint64_t at = n * a.y_n + h * a.y_h + w * a.y_w + first;
 #pragma unroll
-        for (uint32_t j = 0; j < 4; j++)
+        for (uint32_t j = 0; j < 4; j++) {
             if (a.bias && j < left) sum[j] += rn_load_one(a.bias_type, a.bias, first + j);
+            if (a.addend && j < left) sum[j] += rn_load_one(a.y_type, a.addend, at + j);
+        }
         if (left == 4 && a.y_type != RN_PLAIN_F32 && rn_is_aligned((uint16_t *)a.y + at, 8)) {
             *(uint2 *)((uint16_t *)a.y + at) = make_uint2(rn_narrow_two(a.y_type, sum[0], sum[1]),
                                                           rn_narrow_two(a.y_type, sum[2], sum[3]));

@@ -26,8 +26,9 @@ typedef struct rn_conv_args {
         x; // (C of a group, groups, W, H, N), in boxes of 64 channels of the block's pixels
     rn_tensor_map
         w; // (C of a group, taps, O), in boxes of 64 channels of one tap, half the outputs
-    const void *bias; // (O) or NULL
-    void *y;          // pixel (n, h, w) at n y_n + h y_h + w y_w, in elements; f32 where split
+    const void *bias;   // (O) or NULL
+    const void *addend; // as y, of its type, or NULL; it may be y; NULL where split
+    void *y;            // pixel (n, h, w) at n y_n + h y_h + w y_w, in elements; f32 where split
     uint64_t y_n, y_h, y_w;
     uint64_t y_split;             // from one split's sums to the next
     uint32_t batch, out_h, out_w; // pixels that are made
@@ -46,7 +47,8 @@ typedef struct rn_conv_args {
 // The sums of splits, in their order, and the bias: partial (splits, pixels, O) -> y.
 typedef struct rn_conv_total_args {
     const float *partial;
-    const void *bias; // (O) or NULL
+    const void *bias;   // (O) or NULL
+    const void *addend; // as y, of its type, or NULL
     void *y;
     uint64_t y_n, y_h, y_w;
     uint64_t pixels; // N OH OW
@@ -91,7 +93,7 @@ enum { RN_CONV_PLAIN_PIXELS = 128, RN_CONV_PLAIN_OUTPUTS = 64, RN_CONV_PLAIN_STE
 
 // y[p, o] = bias[o] + sum over (tap, c) of x[place, c] w[g, tap, c, o]. Along axis i, output place
 // p reads x at (p times[i] + tap[i] dilation[i] - before[i]) / divisor[i], where that is whole and
-// within. Grid: (tiles of pixels, tiles of outputs of a group x groups, 1).
+// within. Grid: (tiles of pixels, tiles of outputs of a group x groups, splits).
 typedef struct rn_conv_plain_args {
     const void *x;    // (N, in..., C)
     const void *w;    // (groups, taps, C of a group, O of a group)
@@ -102,7 +104,8 @@ typedef struct rn_conv_plain_args {
     int32_t times[3], dilation[3], before[3], divisor[3];
     uint32_t channels_each, outputs_each, groups;
     uint32_t x_type, w_type, y_type, bias_type;
-    float low, high; // y is clamped to
+    float *partial;  // (splits, N, out..., O): sums of each split, without bias; NULL: y
+    uint32_t splits; // of (tap, step of channels)
 } rn_conv_plain_args;
 
 // dw[split, g, tap, o, c] = sum over the split's pixels of x[place, c] dy[p, o]. Grid: (tiles of C

@@ -2,7 +2,7 @@
 // mix of types, any number of channels, groups, dilation, one to three spatial axes.
 //
 // A block makes a tile of pixels by outputs; sums go over taps, then channels, in steps of 16, in
-// f32, in that order.
+// f32, in that order; few pixels with long sums in parts, which conv_total adds.
 #include "begin.cuh"
 #include "conv_args.h"
 #include "half_io.cuh"
@@ -45,6 +45,24 @@ __device__ __forceinline__ void load_row(uint32_t type, const void *data, uint64
         v[j] = j < count ? rn_load_one(type, data, i + j) : 0.0f;
 }
 
+// Where the channels of a group begin that a pixel reads through a tap.
+__device__ __forceinline__ uint64_t find_source(const rn_conv_plain_args &a, const pixel_place &p,
+                                                uint32_t tap, uint32_t group, bool *inside) {
+    int32_t at[3] = {(int32_t)(tap / (a.size[1] * a.size[2])),
+                     (int32_t)(tap / a.size[2] % a.size[1]), (int32_t)(tap % a.size[2])};
+    uint64_t from = p.n;
+    *inside = p.given;
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+        int32_t place = p.at[i] * a.times[i] + at[i] * a.dilation[i] - a.before[i];
+        *inside &= place >= 0 && place % a.divisor[i] == 0;
+        place /= a.divisor[i];
+        *inside &= place < (int32_t)a.in[i];
+        from = from * a.in[i] + (uint64_t)(*inside ? place : 0);
+    }
+    return (from * a.groups + group) * a.channels_each;
+}
+
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
@@ -53,70 +71,64 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
     rn_begin();
     uint32_t tiles = (a.outputs_each + OUTPUTS - 1) / OUTPUTS, group = blockIdx.y / tiles;
     uint32_t first_output = blockIdx.y % tiles * OUTPUTS, tid = threadIdx.x;
-    uint64_t first_pixel = (uint64_t)blockIdx.x * PIXELS, channels = a.channels_each * a.groups;
+    uint64_t first_pixel = (uint64_t)blockIdx.x * PIXELS;
     pixel_place mine = find_pixel(a.out, a.pixels, first_pixel + tid / 2);
     uint32_t my_c = tid % 2 * 8, w_k = tid / 16, w_o = tid % 16 * 4;
     uint32_t my_x = tid / 16 * 8, my_o = tid % 16 * 4; // of the results: 8 pixels, 4 outputs
-    uint32_t taps = a.size[0] * a.size[1] * a.size[2];
+    uint32_t taps = a.size[0] * a.size[1] * a.size[2], steps = (a.channels_each + STEP - 1) / STEP;
+    uint32_t begin = (uint32_t)((uint64_t)taps * steps * blockIdx.z / a.splits);
+    uint32_t end = (uint32_t)((uint64_t)taps * steps * (blockIdx.z + 1) / a.splits);
     float sum[8][4] = {};
-    for (uint32_t tap = 0; tap < taps; tap++) {
-        int32_t at[3] = {(int32_t)(tap / (a.size[1] * a.size[2])),
-                         (int32_t)(tap / a.size[2] % a.size[1]), (int32_t)(tap % a.size[2])};
-        bool inside = mine.given;
-        uint64_t from = mine.n;
+    bool inside = false;
+    uint64_t from = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t tap = i / steps, c = i % steps * STEP;
+        if (i == begin || c == 0) from = find_source(a, mine, tap, group, &inside);
+        float v[8];
+        uint32_t left = a.channels_each > c + my_c ? a.channels_each - c - my_c : 0;
+        load_row(a.x_type, a.x, from + c + my_c, inside ? left : 0, v);
 #pragma unroll
-        for (int i = 0; i < 3; i++) {
-            int32_t place = mine.at[i] * a.times[i] + at[i] * a.dilation[i] - a.before[i];
-            inside &= place >= 0 && place % a.divisor[i] == 0;
-            place /= a.divisor[i];
-            inside &= place < (int32_t)a.in[i];
-            from = from * a.in[i] + (uint64_t)(inside ? place : 0);
-        }
-        from = from * channels + (uint64_t)group * a.channels_each;
-        for (uint32_t c = 0; c < a.channels_each; c += STEP) {
-            float v[8];
-            uint32_t left = a.channels_each > c + my_c ? a.channels_each - c - my_c : 0;
-            load_row(a.x_type, a.x, from + c + my_c, inside ? left : 0, v);
+        for (int j = 0; j < 8; j++)
+            xs[my_c + j][tid / 2] = v[j];
+        uint64_t row = ((uint64_t)group * taps + tap) * a.channels_each + c + w_k;
+        uint32_t o = first_output + w_o;
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            ws[w_k][w_o + j] = c + w_k < a.channels_each && o + j < a.outputs_each
+                                   ? rn_load_one(a.w_type, a.w, row * a.outputs_each + o + j)
+                                   : 0.0f;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < STEP; k++) {
+            float x[8], w[4];
 #pragma unroll
             for (int j = 0; j < 8; j++)
-                xs[my_c + j][tid / 2] = v[j];
-            uint64_t row = ((uint64_t)group * taps + tap) * a.channels_each + c + w_k;
-            uint32_t o = first_output + w_o;
+                x[j] = xs[k][my_x + j];
 #pragma unroll
-            for (uint32_t j = 0; j < 4; j++)
-                ws[w_k][w_o + j] = c + w_k < a.channels_each && o + j < a.outputs_each
-                                       ? rn_load_one(a.w_type, a.w, row * a.outputs_each + o + j)
-                                       : 0.0f;
-            __syncthreads();
+            for (int j = 0; j < 4; j++)
+                w[j] = ws[k][my_o + j];
 #pragma unroll
-            for (int k = 0; k < STEP; k++) {
-                float x[8], w[4];
-#pragma unroll
-                for (int j = 0; j < 8; j++)
-                    x[j] = xs[k][my_x + j];
+            for (int r = 0; r < 8; r++)
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    w[j] = ws[k][my_o + j];
-#pragma unroll
-                for (int i = 0; i < 8; i++)
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        sum[i][j] = fmaf(x[i], w[j], sum[i][j]);
-            }
-            __syncthreads();
+                    sum[r][j] = fmaf(x[r], w[j], sum[r][j]);
         }
+        __syncthreads();
     }
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++)
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
-            uint64_t pixel = first_pixel + my_x + i;
+            uint64_t pixel = first_pixel + my_x + i, outputs = (uint64_t)a.outputs_each * a.groups;
             uint32_t o = first_output + my_o + j;
             if (pixel >= a.pixels || o >= a.outputs_each) continue;
             o += group * a.outputs_each;
+            if (a.partial) {
+                a.partial[(blockIdx.z * a.pixels + pixel) * outputs + o] = sum[i][j];
+                continue;
+            }
             float y = sum[i][j] + (a.bias ? rn_load_one(a.bias_type, a.bias, o) : 0.0f);
-            y = y < a.low ? a.low : y > a.high ? a.high : y; // NaN stays
-            rn_store_one(a.y_type, a.y, pixel * a.outputs_each * a.groups + o, y);
+            rn_store_one(a.y_type, a.y, pixel * outputs + o, y);
         }
 }
 

@@ -56,37 +56,57 @@ __device__ __forceinline__ void add_rows(float *lanes, const share &s, uint32_t 
 
 } // namespace
 
-// Grid (chunks, N).
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_group_norm_measure(const __grid_constant__ rn_group_norm_args a) {
-    __shared__ float lanes[RN_ROWS_THREADS * 8];
-    __shared__ float totals[2][RN_GROUP_CHANNELS];
-    rn_begin();
+namespace {
+
+// TYPE: of x (and y), where it is known and all is in whole eights; RN_PLAIN_NONE: it is not.
+template <uint32_t TYPE>
+__device__ __forceinline__ rn_eight take_eight(uint32_t type, const void *x, uint64_t at,
+                                               uint32_t count, bool aligned) {
+    if constexpr (TYPE == RN_PLAIN_NONE) return rn_load_up_to_eight(type, x, at, count, aligned);
+    return rn_load_eight(TYPE, x, at);
+}
+
+template <uint32_t TYPE>
+__device__ __forceinline__ void measure(const rn_group_norm_args &a, float *lanes,
+                                        float (*totals)[RN_GROUP_CHANNELS]) {
     share s = share_out(a.channels);
     chunk c = find_chunk(a.pixels, a.chunks);
     uint32_t row = threadIdx.x / s.columns, each = a.channels / a.groups, n = blockIdx.y;
     bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16);
+    uint64_t base = (uint64_t)n * a.pixels * a.channels;
     for (uint32_t first = 0; first < s.eights; first += s.columns) {
         uint32_t column = threadIdx.x % s.columns, channel = (first + column) * 8;
         uint32_t count = channel < a.channels ? min(a.channels - channel, 8u) : 0;
-        uint64_t base = (uint64_t)n * a.pixels * a.channels;
         float shift[8], sum[8] = {}, squares[8] = {}, total[8];
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++)
-            shift[j] =
-                j < count ? rn_load_one(a.x_type, a.x, base + (channel + j) / each * each) : 0.0f;
-        if (row < s.rows && count > 0)
-#pragma unroll 4
-            for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
-                rn_eight x = rn_load_up_to_eight(a.x_type, a.x, base + p * a.channels + channel,
-                                                 count, aligned);
+            shift[j] = j < count ? rn_load_one(a.x_type, a.x, base + (channel + j) / each * each)
+                                 : 0.0f;
+        if (row < s.rows && count > 0) {
+            uint64_t p = c.begin + row;
+            auto add = [&](const rn_eight &x) {
 #pragma unroll
                 for (int j = 0; j < 8; j++) {
                     float d = x.v[j] - shift[j];
                     sum[j] += d;
                     squares[j] = fmaf(d, d, squares[j]);
                 }
-            }
+            };
+            if constexpr (TYPE != RN_PLAIN_NONE)
+                for (; p + 3 * (uint64_t)s.rows < c.end; p += 4 * (uint64_t)s.rows) {
+                    rn_raw_eight raw[4];
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        raw[k] = rn_fetch_eight(
+                            TYPE, a.x, base + (p + k * (uint64_t)s.rows) * a.channels + channel);
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        add(rn_widen_eight(TYPE, raw[k]));
+                }
+            for (; p < c.end; p += s.rows)
+                add(take_eight<TYPE>(a.x_type, a.x, base + p * a.channels + channel, count,
+                                     aligned));
+        }
 #pragma unroll
         for (int which = 0; which < 2; which++) {
             add_rows(lanes, s, column, row, which ? squares : sum, total);
@@ -106,58 +126,16 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
         float *to = a.partial + (((uint64_t)n * a.chunks + blockIdx.x) * a.groups + g) * 3;
         to[0] = (float)sum;
         to[1] = (float)squares;
-        to[2] = rn_load_one(a.x_type, a.x, (uint64_t)n * a.pixels * a.channels + g * each);
+        to[2] = rn_load_one(a.x_type, a.x, base + g * each);
     }
 }
 
-// Grid (blocks, N).
-extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
-    rn_group_norm_apply(const __grid_constant__ rn_group_norm_args a) {
-    __shared__ float means[RN_GROUP_CHANNELS], rstds[RN_GROUP_CHANNELS]; // of groups
-    __shared__ double parts[RN_ROWS_THREADS][2];
-    rn_begin();
-    uint32_t each = a.channels / a.groups, n = blockIdx.y, part = threadIdx.x % 8;
-    uint64_t base = (uint64_t)n * a.pixels * a.channels;
-    for (uint32_t first = 0; first < a.groups; first += RN_ROWS_THREADS / 8) {
-        uint32_t g = first + threadIdx.x / 8;
-        double sum = 0, squares = 0;
-        if (!a.mean && g < a.groups)
-            for (uint32_t i = part; i < a.chunks; i += 8) {
-                const float *from = a.partial + (((uint64_t)n * a.chunks + i) * a.groups + g) * 3;
-                sum += from[0];
-                squares += from[1];
-            }
-        parts[threadIdx.x][0] = sum;
-        parts[threadIdx.x][1] = squares;
-        __syncthreads();
-        if (part == 0 && g < a.groups) {
-            sum = squares = 0;
-            for (uint32_t i = 0; i < 8; i++) {
-                sum += parts[threadIdx.x + i][0];
-                squares += parts[threadIdx.x + i][1];
-            }
-            double count = (double)a.pixels * each, away = sum / count;
-            float mean, rstd;
-            if (a.mean) {
-                mean = a.mean[n * a.groups + g];
-                rstd = a.rstd[n * a.groups + g];
-            } else {
-                double variance = fmax(squares / count - away * away, 0.0);
-                if (!(squares == squares)) variance = squares; // NaN
-                mean = (float)(away + a.partial[((uint64_t)n * a.chunks * a.groups + g) * 3 + 2]);
-                rstd = (float)(1 / sqrt(variance + (double)a.eps));
-            }
-            means[g] = mean;
-            rstds[g] = rstd;
-            if (blockIdx.x == 0 && a.out_mean) a.out_mean[n * a.groups + g] = mean;
-            if (blockIdx.x == 0 && a.out_rstd) a.out_rstd[n * a.groups + g] = rstd;
-        }
-        __syncthreads();
-    }
-    if (!a.y) return;
+template <uint32_t TYPE>
+__device__ __forceinline__ void apply(const rn_group_norm_args &a) {
     share s = share_out(a.channels);
     chunk c = {a.pixels * blockIdx.x / gridDim.x, a.pixels * (blockIdx.x + 1) / gridDim.x};
-    uint32_t row = threadIdx.x / s.columns;
+    uint32_t row = threadIdx.x / s.columns, each = a.channels / a.groups, n = blockIdx.y;
+    uint64_t base = (uint64_t)n * a.pixels * a.channels;
     bool aligned = a.channels % 8 == 0 && rn_is_aligned(a.x, 16) && rn_is_aligned(a.y, 16);
     for (uint32_t first = 0; first < s.eights; first += s.columns) {
         uint32_t channel = (first + threadIdx.x % s.columns) * 8;
@@ -166,23 +144,97 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
         float mean[8], factor[8], bias[8];
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++) {
-            uint32_t at = min(channel + j, a.channels - 1), g = at / each;
-            mean[j] = means[g];
-            factor[j] = rstds[g] * (a.weight ? rn_load_one(a.weight_type, a.weight, at) : 1.0f);
+            uint32_t at = min(channel + j, a.channels - 1), g = n * a.groups + at / each;
+            mean[j] = a.mean[g];
+            factor[j] = a.rstd[g] * (a.weight ? rn_load_one(a.weight_type, a.weight, at) : 1.0f);
             bias[j] = a.bias ? rn_load_one(a.bias_type, a.bias, at) : 0.0f;
         }
-#pragma unroll 4
-        for (uint64_t p = c.begin + row; p < c.end; p += s.rows) {
-            uint64_t at = base + p * a.channels + channel;
-            rn_eight x = rn_load_up_to_eight(a.x_type, a.x, at, count, aligned);
+        auto norm = [&](rn_eight &x) {
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 x.v[j] = fmaf(x.v[j] - mean[j], factor[j], bias[j]);
                 if (a.silu) x.v[j] = silu(x.v[j]);
             }
-            rn_store_up_to_eight(a.y_type, a.y, at, count, aligned, x);
+        };
+        uint64_t p = c.begin + row;
+        if constexpr (TYPE != RN_PLAIN_NONE)
+            for (; p + 3 * (uint64_t)s.rows < c.end; p += 4 * (uint64_t)s.rows) {
+                rn_raw_eight raw[4];
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    raw[k] = rn_fetch_eight(
+                        TYPE, a.x, base + (p + k * (uint64_t)s.rows) * a.channels + channel);
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    rn_eight x = rn_widen_eight(TYPE, raw[k]);
+                    norm(x);
+                    rn_store_eight(TYPE, a.y,
+                                   base + (p + k * (uint64_t)s.rows) * a.channels + channel, x);
+                }
+            }
+        for (; p < c.end; p += s.rows) {
+            uint64_t at = base + p * a.channels + channel;
+            rn_eight x = take_eight<TYPE>(a.x_type, a.x, at, count, aligned);
+            norm(x);
+            if constexpr (TYPE == RN_PLAIN_NONE)
+                rn_store_up_to_eight(a.y_type, a.y, at, count, aligned, x);
+            else
+                rn_store_eight(TYPE, a.y, at, x);
         }
     }
+}
+
+} // namespace
+
+// Grid (chunks, N); (blocks, N).
+#define RN_GROUP_NORM(name, type)                                                                  \
+    extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
+        rn_group_norm_measure_##name(const __grid_constant__ rn_group_norm_args a) {               \
+        __shared__ float lanes[RN_ROWS_THREADS * 8];                                               \
+        __shared__ float totals[2][RN_GROUP_CHANNELS];                                             \
+        rn_begin();                                                                                \
+        measure<type>(a, lanes, totals);                                                           \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
+        rn_group_norm_apply_##name(const __grid_constant__ rn_group_norm_args a) {                 \
+        rn_begin();                                                                                \
+        apply<type>(a);                                                                            \
+    }
+RN_GROUP_NORM(any, RN_PLAIN_NONE)
+RN_GROUP_NORM(bf16, RN_PLAIN_BF16)
+RN_GROUP_NORM(f16, RN_PLAIN_F16)
+
+// Grid (groups, N): the chunks' sums become the mean and rstd.
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_group_norm_total(const __grid_constant__ rn_group_norm_args a) {
+    __shared__ double parts[RN_ROWS_THREADS][2];
+    rn_begin();
+    uint32_t g = blockIdx.x, n = blockIdx.y, at = n * a.groups + g;
+    const float *from = a.partial + ((uint64_t)n * a.chunks * a.groups + g) * 3;
+    double sum = 0, squares = 0;
+    for (uint32_t i = threadIdx.x; i < a.chunks; i += RN_ROWS_THREADS) {
+        sum += from[(uint64_t)i * a.groups * 3];
+        squares += from[(uint64_t)i * a.groups * 3 + 1];
+    }
+    parts[threadIdx.x][0] = sum;
+    parts[threadIdx.x][1] = squares;
+    __syncthreads();
+    for (uint32_t half = RN_ROWS_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            parts[threadIdx.x][0] += parts[threadIdx.x + half][0];
+            parts[threadIdx.x][1] += parts[threadIdx.x + half][1];
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x > 0) return;
+    double count = (double)a.pixels * (a.channels / a.groups), away = parts[0][0] / count;
+    double variance = fmax(parts[0][1] / count - away * away, 0.0);
+    if (parts[0][1] != parts[0][1]) variance = parts[0][1]; // NaN
+    float mean = (float)(away + from[2]), rstd = (float)(1 / sqrt(variance + (double)a.eps));
+    a.statistics[at] = mean;
+    a.statistics[a.images * a.groups + at] = rstd;
+    if (a.out_mean) a.out_mean[at] = mean;
+    if (a.out_rstd) a.out_rstd[at] = rstd;
 }
 
 // ---- gradients ----------------------------------------------------------------------------------

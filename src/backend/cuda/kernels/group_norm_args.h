@@ -13,9 +13,10 @@ enum { RN_GROUP_CHANNELS = 4096 }; // at most
 typedef struct rn_group_norm_args {
     const void *x;             // (N, pixels, C)
     const void *weight, *bias; // (C) or NULL
-    const float *mean, *rstd;  // (N, groups): given, or NULL: of `partial`
+    const float *mean, *rstd;  // (N, groups): of apply
     float *partial;            // (N, chunks, groups, 3): sums of x - first, of their squares; first
-    void *y;                   // (N, pixels, C) or NULL
+    float *statistics;         // (2, N, groups): mean and rstd, of total
+    void *y;                   // (N, pixels, C)
     float *out_mean, *out_rstd; // (N, groups) or NULL
     uint64_t pixels;
     uint32_t images, channels, groups, chunks;

@@ -13,4 +13,16 @@ typedef struct rn_wide_args {
     float scale;
 } rn_wide_args;
 
+// Gradients. power: p = exp(scores scale - logsumexp). slope: ds = p (d - sum over dims of dy y)
+// scale, where d are dy's products with values.
+typedef struct rn_wide_grad_args {
+    const float *scores;    // (rows, keys), or d
+    const float *logsumexp; // (rows)
+    const void *y, *dy;     // (rows, dims)
+    void *p, *ds;           // (rows, keys) of `type`
+    uint64_t rows;
+    uint32_t keys, dims, type, y_type, dy_type;
+    float scale;
+} rn_wide_grad_args;
+
 #endif
