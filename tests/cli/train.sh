@@ -110,7 +110,7 @@ expect 2 "$ration" convert "$default" "$default" --lora merging
 says err 'the folder that the model was opened from'
 expect 3 "$ration" train "${flags[@]}" --out x0 --merge
 says err 'built-in'
-expect 3 "$ration" train "${flags[@]}" --out x0 --init loftq
+expect 3 "$ration" train "${flags[@]}" --out x0 --adapter-init loftq
 says err "'loftq'"
 expect 2 "$ration" train "${flags[@]}" --out x0 --rank-pattern q_proj
 says err 'no name and number'

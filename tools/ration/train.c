@@ -174,7 +174,7 @@ static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_
                               .by_root = train_bool(t, "rslora"),
                               .patterns = t->patterns,
                               .pattern_count = t->pattern_count,
-                              .init = train_text(t, "init")};
+                              .init = train_text(t, "adapter-init")};
     lora->target_count = rn_settings_list(t->in->settings, "target", &targets);
     lora->targets = targets;
     *o = (rn_trainer_options){.tokens = t->tokens,
@@ -452,9 +452,9 @@ static void name_run(const training *t) {
         snprintf(text + end, sizeof text - end, ";pattern=%s=%u=%g", t->patterns[i].module,
                  t->patterns[i].rank, (double)t->patterns[i].alpha);
     }
-    if (strcmp(train_text(t, "init"), "default") != 0) {
+    if (strcmp(train_text(t, "adapter-init"), "default") != 0) {
         size_t end = strlen(text);
-        snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "init"));
+        snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "adapter-init"));
     }
     if (strcmp(train_text(t, "accumulate"), "f32") != 0) {
         size_t end = strlen(text);

@@ -42,8 +42,10 @@ static void exchange(char *name, size_t capacity, const pair *pairs, size_t coun
 }
 #define EXCHANGE(name, pairs) exchange(name, RN_IMAGE_NAME, pairs, sizeof pairs / sizeof *pairs)
 
+// A name that is too long becomes none, which no file has.
 static void put(rn_image_place *out, const char *before, const char *rest) {
-    snprintf(out->tensor, sizeof out->tensor, "%s%s", before, rest);
+    int length = snprintf(out->tensor, sizeof out->tensor, "%s%s", before, rest);
+    if (length < 0 || (size_t)length >= sizeof out->tensor) out->tensor[0] = '\0';
 }
 
 // ---- SGM: UNet ----------------------------------------------------------------------------------
