@@ -63,7 +63,7 @@ rn_prompt_key rn_prompt_key_of(const rn_image_component *encoder, const int32_t 
                                uint32_t count) {
     rn_sha256 hash;
     uint8_t digest[RN_SHA256_BYTES];
-    rn_prompt_key key;
+    rn_prompt_key key = {0};
     rn_sha256_begin(&hash);
     rn_sha256_add(&hash, magic, sizeof magic);
     rn_sha256_add(&hash, encoder->prefix, strlen(encoder->prefix) + 1);

@@ -213,7 +213,7 @@ static rn_status take_buffers(rn_image_trainer *t) {
                  {&t->context, t->diffuses ? batch * text : 0},
                  {&t->image, t->diffuses ? 0 : batch * pixels},
                  {&t->variation, t->diffuses ? 0 : batch * latent}};
-    uint64_t floats = 2 * batch, at = 2 * batch; // numbers first
+    uint64_t at = 2 * batch, floats = at; // numbers first
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         floats += parts[i].count;
     t->block_bytes = floats * sizeof(float);

@@ -186,7 +186,7 @@ def test_refusals():
     assert complete(extra_body={'temprature': 1}).choices
     refused(bad, lambda: complete(prompt='word ' * 5000))
     refused(bad, lambda: chat(messages=[]), 'messages', 'missing')
-    refused(bad, lambda: chat(response_format={'type': 'yaml'}), 'response_format', 'unsupported_value')
+    refused(bad, lambda: chat(response_format={'type': 'yaml'}), 'response_format.type', 'unsupported_value')
     image = [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'data:,'}}]}]
     assert 'image_url' in refused(bad, lambda: chat(messages=image), code='unsupported_value').message
     assert complete(model='gpt-4').model != 'gpt-4'

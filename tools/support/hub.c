@@ -223,7 +223,7 @@ typedef struct saving {
     char path[RN_PATH_BYTES], part[RN_PATH_BYTES + 8];
     int fd;
     uint64_t at, told_ms;
-    rn_http_get *get;
+    rn_http_get get;
     rn_status status;
 } saving;
 
@@ -245,8 +245,8 @@ static void tell(saving *s, bool last) {
 
 static bool put_part(void *self, const void *data, size_t bytes) {
     saving *s = self;
-    if (s->get->from_start) { // what was there is sent again
-        s->get->from_start = false;
+    if (s->get.from_start) { // what was there is sent again
+        s->get.from_start = false;
         s->at = 0;
     }
     if (s->file->bytes && bytes > s->file->bytes - s->at) {
@@ -296,17 +296,17 @@ static rn_status download(saving *s) {
     char url[2048];
     snprintf(url, sizeof url, "%s/%s/%s/resolve/main/%s", s->pull->endpoint,
              s->pull->name->organisation, s->pull->name->name, s->file->name);
-    rn_http_get get = {.url = url,
-                       .token = s->pull->token,
-                       .from = s->at,
-                       .cancel = s->pull->options->cancel,
-                       .put = put_part,
-                       .self = s};
-    s->get = &get;
+    s->get = (rn_http_get){.url = url,
+                           .token = s->pull->token,
+                           .from = s->at,
+                           .cancel = s->pull->options->cancel,
+                           .put = put_part,
+                           .self = s};
     if (s->file->bytes == 0 || s->at < s->file->bytes) {
-        RN_TRY(rn_http_fetch(&get));
+        RN_TRY(rn_http_fetch(&s->get));
         RN_TRY(s->status);
-        if (get.status != 200 && get.status != 206) return refuse_status(s->pull, get.status);
+        if (s->get.status != 200 && s->get.status != 206)
+            return refuse_status(s->pull, s->get.status);
     }
     tell(s, true);
     if (s->file->bytes && s->at != s->file->bytes)

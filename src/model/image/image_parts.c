@@ -18,7 +18,8 @@ rn_image_name rn_image_named(const char *format, ...) {
 }
 
 rn_shape rn_image_shape(const rn_image_builder *b, rn_value value) {
-    return value == RN_NO_VALUE ? (rn_shape){0} : rn_graph_value(b->g, value)->shape;
+    const rn_shape none = {0};
+    return value == RN_NO_VALUE ? none : rn_graph_value(b->g, value)->shape;
 }
 
 // ---- weights ------------------------------------------------------------------------------------
