@@ -67,6 +67,9 @@ typedef struct rn_value_info {
     // files, that tensor's name and rows; NULL: its own name is the tensor's.
     const char *tensor;
     uint64_t first_row, tensor_rows;
+    // WEIGHT: a stack of this many matrices, each of dims[0] / experts rows; 0: one matrix. A '*'
+    // in its name stands for the number of the matrix: each is a tensor of its own.
+    uint32_t experts;
 } rn_value_info;
 
 // One number per op, from <ration/ops.def>.
@@ -99,6 +102,11 @@ RN_API void rn_graph_destroy(rn_graph *graph);
 RN_API rn_value rn_graph_input(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape);
 // `name` is the tensor's name in the model's files. A name may be used once.
 RN_API rn_value rn_graph_weight(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape);
+// The matrices (rows, cols) of `experts` experts, one after the other, as (experts * rows, cols).
+// In files they are one tensor of any rank, or, with one '*' in the name, a tensor an expert, whose
+// number stands in its place.
+RN_API rn_value rn_graph_weight_stack(rn_graph *graph, const char *name, rn_dtype dtype,
+                                      uint32_t experts, uint64_t rows, uint64_t cols);
 // Zero when a session begins. `purpose`: kv, optimizer, gradients, other.
 RN_API rn_value rn_graph_state(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,
                                rn_purpose purpose);
@@ -386,6 +394,44 @@ RN_API rn_value rn_op_delta_rule(rn_graph *g, rn_value qkv, rn_value a, rn_value
 RN_API rn_value rn_op_varlen_attention(rn_graph *g, rn_value q, rn_value k, rn_value v,
                                        rn_value span, rn_value bias, rn_attention_attrs attrs);
 
+// ---- mixture of experts ----
+
+typedef enum rn_gating {
+    RN_GATING_SOFTMAX,        // p = softmax(logits)
+    RN_GATING_SIGMOID,        // p = sigmoid(logits)
+    RN_GATING_SOFTMAX_CHOSEN, // p = logits; the weights are the softmax of those that are chosen
+    RN_GATING_SQRT_SOFTPLUS,  // p = sqrt(log(1 + exp(logits)))
+    RN_GATING_COUNT
+} rn_gating;
+typedef struct rn_route_attrs {
+    uint32_t chosen; // experts a row: k
+    rn_gating gating;
+    uint32_t groups, groups_chosen; // consecutive experts in `groups` groups, of which only so many
+                                    // are looked at; 0 or 1: no groups
+    bool group_by_max; // a group is as good as its best expert, not as the sum of its best two
+    bool norm;         // weights are divided by their sum (by 2^-14, where that is larger)
+    float scale;       // of all weights; 0: 1
+} rn_route_attrs;
+// The router of a mixture of experts: logits (ROWS, E); bias (E), added to p for the choice alone,
+// and scale (E), which multiplies an expert's weight, or RN_NO_VALUE. The k experts of the largest
+// p + bias, the best first; of equals the lowest number first, NaN last. Output 0 is their numbers,
+// i32 (ROWS, k), output 1 their weights, f32 (ROWS, k).
+RN_API rn_value rn_op_route(rn_graph *g, rn_value logits, rn_value bias, rn_value scale,
+                            rn_route_attrs attrs);
+typedef struct rn_expert_product_attrs {
+    uint32_t experts;      // matrices in w: E
+    uint64_t first, count; // rows of each that are multiplied; count 0: from `first` to the end
+    bool unquantised_activations; // as rn_matmul_attrs
+} rn_expert_product_attrs;
+// x (ROWS, K), or (ROWS, k, K) with a row for each choice; ids i32 (ROWS, k), distinct within a
+// row, -1: nobody; w (E * N, K) (rn_graph_weight_stack); bias (E, N) or RN_NO_VALUE. -> (ROWS, k,
+// count): row (r, i) is x wᵀ + bias with the matrix of expert ids[r, i], as rn_op_matmul has it;
+// zeros for nobody. No two rows of ids are looked at together: a row's result is its own.
+RN_API rn_value rn_op_expert_product(rn_graph *g, rn_value x, rn_value ids, rn_value w,
+                                     rn_value bias, rn_expert_product_attrs attrs);
+// y (ROWS, k, N) by weights (ROWS, k), added in the order of k, by fmaf from 0. -> (ROWS, N).
+RN_API rn_value rn_op_expert_sum(rn_graph *g, rn_value y, rn_value weights);
+
 // What inference does around products, in one op each, for devices on which a launch costs more
 // than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no
 // gradient.
@@ -473,6 +519,14 @@ RN_API rn_value rn_op_cross_entropy(rn_graph *g, rn_value logits, rn_value targe
 RN_API rn_value rn_op_linear_cross_entropy(rn_graph *g, rn_value x, rn_value w, rn_value targets,
                                            rn_cross_entropy_attrs attrs);
 RN_API rn_value rn_op_mse(rn_graph *g, rn_value a, rn_value b); // the mean: a scalar
+
+typedef struct rn_adapted_norm_attrs {
+    float scale;
+} rn_adapted_norm_attrs;
+// (N): the norm of each row of w + scale * up down, which is never held. w (N, K) of any type, down
+// (R, K), up (N, R). Counts as a constant: no gradient flows through it (DoRA).
+RN_API rn_value rn_op_adapted_norm(rn_graph *g, rn_value w, rn_value down, rn_value up,
+                                   rn_adapted_norm_attrs attrs);
 
 // Counter-based: the numbers depend on the run's seed, on `stream` and on the element's place only,
 // so that a repeated node gives the same numbers.

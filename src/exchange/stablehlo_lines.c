@@ -70,21 +70,29 @@ static void print_before(rn_hlo *h, const char *e, bool smallest) {
                     "tensor<i1>\n\"stablehlo.return\"(%%st) : (tensor<i1>) -> () })");
 }
 
-RN_HLO_EMITTER(top_k) {
-    const rn_top_k_attrs *a = call->attrs;
-    rn_hlo_value x = in[0], places = rn_hlo_iota(h, RN_DTYPE_I64, x.shape, a->axis);
+void rn_hlo_sort(rn_hlo *h, rn_hlo_value x, uint32_t axis, bool smallest, rn_hlo_value *out_sorted,
+                 rn_hlo_value *out_order) {
+    rn_hlo_value places = rn_hlo_iota(h, RN_DTYPE_I64, x.shape, axis);
     rn_hlo_value sorted = rn_hlo_new(h, x.dtype, x.shape), order = places;
     rn_hlo_text type = rn_hlo_type(x.dtype, x.shape), of_places;
     of_places = rn_hlo_type(RN_DTYPE_I64, x.shape);
     sorted.part = 1;
     order.id = sorted.id;
     order.part = 2;
+    *out_sorted = sorted;
+    *out_order = order;
     if (h->status != RN_OK) return;
     rn_hlo_print(h, "    %%v%u:2 = \"stablehlo.sort\"(%s, %s) ", sorted.id, rn_hlo_name(x).text,
                  rn_hlo_name(places).text);
-    print_before(h, rn_hlo_element(x.dtype), a->smallest);
-    rn_hlo_print(h, " {dimension = %u : i64, is_stable = true} : (%s, %s) -> (%s, %s)\n", a->axis,
+    print_before(h, rn_hlo_element(x.dtype), smallest);
+    rn_hlo_print(h, " {dimension = %u : i64, is_stable = true} : (%s, %s) -> (%s, %s)\n", axis,
                  type.text, of_places.text, type.text, of_places.text);
+}
+
+RN_HLO_EMITTER(top_k) {
+    const rn_top_k_attrs *a = call->attrs;
+    rn_hlo_value sorted, order;
+    rn_hlo_sort(h, in[0], a->axis, a->smallest, &sorted, &order);
     out[0] = rn_hlo_slice(h, sorted, a->axis, 0, a->count);
     out[1] = rn_hlo_slice(h, order, a->axis, 0, a->count);
 }

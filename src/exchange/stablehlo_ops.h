@@ -84,12 +84,18 @@ RN_HLO_EMITTER(quantize_linear);
 RN_HLO_EMITTER(dequantize_linear);
 RN_HLO_EMITTER(dft);
 RN_HLO_EMITTER(col2im);
+RN_HLO_EMITTER(route);
+RN_HLO_EMITTER(expert_product);
+RN_HLO_EMITTER(expert_sum);
 
 // What several emitters use: a function of one element, x in a dtype that ops compute in; the first
-// lengths[b] of the time axis of batch b reversed.
+// lengths[b] of the time axis of batch b reversed; an axis sorted, largest first, NaN before all
+// (smallest first, NaN behind all), equals as they stand, and where each was (i64).
 rn_hlo_value rn_hlo_function(rn_hlo *h, const rn_unary_attrs *attrs, rn_hlo_value x);
 rn_hlo_value rn_hlo_reverse_sequence(rn_hlo *h, rn_hlo_value x, rn_hlo_value lengths,
                                      uint32_t batch_axis, uint32_t time_axis);
+void rn_hlo_sort(rn_hlo *h, rn_hlo_value x, uint32_t axis, bool smallest, rn_hlo_value *out_sorted,
+                 rn_hlo_value *out_order);
 
 // A result in the dtype that the op's output has.
 static inline rn_hlo_value rn_hlo_result(rn_hlo *h, const rn_call *call, rn_hlo_value y) {

@@ -82,4 +82,7 @@ const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT] = {
     [RN_OP_DEQUANTIZE_LINEAR] = rn_hlo_emit_dequantize_linear,
     [RN_OP_DFT] = rn_hlo_emit_dft,
     [RN_OP_COL2IM] = rn_hlo_emit_col2im,
+    [RN_OP_ROUTE] = rn_hlo_emit_route,
+    [RN_OP_EXPERT_PRODUCT] = rn_hlo_emit_expert_product,
+    [RN_OP_EXPERT_SUM] = rn_hlo_emit_expert_sum,
 };

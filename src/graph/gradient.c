@@ -57,7 +57,7 @@ static bool reads_marked(const pass *p, const rn_node *node) {
 static void mark_dependants(pass *p) {
     for (uint32_t n = 0; n < p->end; n++) {
         const rn_node *node = rn_graph_node(p->graph, n);
-        if (!reads_marked(p, node)) continue;
+        if (!reads_marked(p, node) || rn_op_is(node->op, RN_TRAIT_DETACHED)) continue;
         for (uint32_t i = 0; i < node->output_count; i++)
             if (!is_whole(p->graph, node->outputs[i])) p->marked[node->outputs[i]] = true;
     }

@@ -6,6 +6,8 @@
 #include "base/stop.h"
 #include "memory/account.h"
 
+#include <stdio.h>
+
 #define FROM RN_HOST_OTHER
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -186,6 +188,35 @@ rn_value rn_graph_weight(rn_graph *graph, const char *name, rn_dtype dtype, rn_s
         graph, name,
         (rn_value_info){
             .dtype = dtype, .shape = shape, .role = RN_ROLE_WEIGHT, .purpose = RN_PURPOSE_WEIGHTS});
+}
+
+bool rn_expert_tensor(const char *name, uint32_t expert, char *out, size_t capacity) {
+    const char *star = strchr(name, '*');
+    int length =
+        star ? snprintf(out, capacity, "%.*s%u%s", (int)(star - name), name, expert, star + 1)
+             : snprintf(out, capacity, "%s", name);
+    return length >= 0 && (size_t)length < capacity;
+}
+
+static bool has_one_star(const char *name) {
+    const char *star = name ? strchr(name, '*') : NULL;
+    return !star || !strchr(star + 1, '*');
+}
+
+rn_value rn_graph_weight_stack(rn_graph *graph, const char *name, rn_dtype dtype, uint32_t experts,
+                               uint64_t rows, uint64_t cols) {
+    uint64_t all = 0;
+    if (experts == 0 || !rn_mul_u64(experts, rows, &all) || all == 0 || !has_one_star(name)) {
+        rn_graph_spoil(graph, rn_fail(RN_INVALID, "weight '%s': no stack of %u matrices of %llu",
+                                      name ? name : "", experts, (unsigned long long)rows));
+        return RN_NO_VALUE;
+    }
+    return add_named(graph, name,
+                     (rn_value_info){.dtype = dtype,
+                                     .shape = RN_SHAPE(all, cols),
+                                     .role = RN_ROLE_WEIGHT,
+                                     .purpose = RN_PURPOSE_WEIGHTS,
+                                     .experts = experts});
 }
 
 rn_value rn_graph_weight_rows(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,

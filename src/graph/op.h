@@ -33,6 +33,19 @@ typedef struct rn_scalar {
     double f64;
 } rn_scalar;
 
+// Which experts of a stacked weight are in memory, and where: for runs that hold some of them only.
+// The weight's memory is then as many records as there are slots, each the bytes of one expert in
+// the weight's layout, one behind the other.
+typedef struct rn_expert_slots {
+    const int32_t *record; // (experts): the record that holds the expert, or -1: none does
+    // Experts whose bytes are still on their way; NULL: none is. The kernel multiplies with all
+    // others first, then asks `wait` for each of these, in rising order, from the thread that
+    // called it; a failure of it ends the call.
+    const bool *pending; // (experts)
+    rn_status (*wait)(void *self, uint32_t expert);
+    void *self;
+} rn_expert_slots;
+
 // One node, bound to shapes (planning) and to memory (running).
 typedef struct rn_call {
     rn_op op;
@@ -47,6 +60,7 @@ typedef struct rn_call {
     uint32_t threads;    // that will work on it; workspace is planned for this many
     uint32_t slice_rows; // attention: query rows worked on at once by a thread; 0: its own choice
     void *stream;        // where kernels of a device of its own go (backend/cuda); else NULL
+    const rn_expert_slots *slots; // EXPERTS; NULL: record e is expert e's
 } rn_call;
 
 uint64_t rn_tensor_elements(const rn_tensor *tensor);
@@ -148,7 +162,10 @@ typedef enum rn_trait {
     RN_TRAIT_RANDOM = 1u << 8,      // its numbers depend on a seed
     RN_TRAIT_EXACT = 1u << 9,       // what it reads and makes is f32 under every policy
     RN_TRAIT_RECURRENT = 1u << 10,  // takes the rows of a sequence in order, through a state
-    RN_TRAIT_MOVE = 1u << 11 // moves elements of any plain dtype, which is its inputs' and output's
+    RN_TRAIT_MOVE =
+        1u << 11, // moves elements of any plain dtype, which is its inputs' and output's
+    RN_TRAIT_DETACHED = 1u << 12, // its results count as constants: no gradient flows through them
+    RN_TRAIT_EXPERTS = 1u << 13   // rows by matrices of a stack that they chose: rn_call_experts
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP
@@ -168,6 +185,20 @@ typedef struct rn_product {
     bool transposed;              // x or the weight is (K, ...) instead
     bool unquantised_activations; // a quantised weight is widened, x is never rounded
 } rn_product;
+
+// The product of a call with RN_TRAIT_EXPERTS: x by a weight (experts * record_rows, K), of each
+// matrix the rows [first, first + count). A record is a matrix as it lies in the weight's layout,
+// the same bytes for each: the layout's bytes / experts.
+//
+// An expert that call->slots has no record of is left out: its rows of the result stay as they are.
+// So one call can be run several times, each time with other experts in memory; when all have been,
+// the result is to the bit what it is with all of them at once.
+typedef struct rn_expert_call {
+    uint32_t x, ids, weight, bias; // numbers of inputs; bias RN_NO_INPUT: none
+    uint32_t experts;
+    uint64_t record_rows, first, count;
+    bool unquantised_activations;
+} rn_expert_call;
 
 // ---- the op -------------------------------------------------------------------------------------
 
@@ -219,6 +250,8 @@ rn_lookup rn_node_lookup(const rn_node *node);
 bool rn_call_product(const rn_call *call, uint32_t index, rn_product *out);
 // The product whose weight input `input` is; false where it is none.
 bool rn_call_product_of(const rn_call *call, uint32_t input, rn_product *out);
+// What a call with RN_TRAIT_EXPERTS multiplies; false for any other.
+bool rn_call_experts(const rn_call *call, rn_expert_call *out);
 // An attention's attributes, alone or as a part of a fused op; NULL for any other call.
 const rn_attention_attrs *rn_call_attention(const rn_call *call);
 

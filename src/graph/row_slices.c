@@ -6,12 +6,14 @@
 //
 // A weight must be in memory as a whole while its product runs, so the largest one (the head of a
 // large vocabulary) decides how small a budget can be. Its slices come one after the other. Every
-// column of a product is a sum of its own, so the numbers are the same.
+// column of a product is a sum of its own, so the numbers are the same; but for products of 16-bit
+// values (graph/halves.h), whose sums a library orders by the sizes: those are not cut.
 #include "graph/cut.h"
 
 #include "base/checked.h"
 #include "graph/copy.h"
 #include "graph/graph_internal.h"
+#include "graph/halves.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -62,6 +64,7 @@ static bool is_cut(const slicer *s, uint32_t number, rn_product *out) {
     rn_graph_bind(s->from, number, 1, s->tensors, &call);
     if (!rn_call_product(&call, 0, out) || rn_call_product(&call, 1, &second)) return false;
     if (out->transposed || out->residual != RN_NO_INPUT || node->output_count != 1) return false;
+    if (rn_dtype_is_half(s->tensors[out->x].dtype)) return false;
     rn_value weight = node->inputs[out->weight];
     rn_value bias = out->bias == RN_NO_INPUT ? RN_NO_VALUE : node->inputs[out->bias];
     if (s->whole[weight] || slice_rows(s, rn_graph_value(s->from, weight)) == 0) return false;

@@ -10,4 +10,8 @@
 rn_value rn_graph_weight_rows(rn_graph *graph, const char *name, rn_dtype dtype, rn_shape shape,
                               const char *tensor, uint64_t first_row, uint64_t tensor_rows);
 
+// The tensor of one matrix of a stack: `name` with its number in the place of the '*'; the name
+// itself where it has none. False: it is longer than `capacity`.
+bool rn_expert_tensor(const char *name, uint32_t expert, char *out, size_t capacity);
+
 #endif

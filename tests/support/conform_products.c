@@ -86,7 +86,112 @@ static void embedding(conform_case *c) {
         .shapes = {TABLE, IDS}, .rows = ROWS                                                       \
     }
 
+// ---- mixture of experts -------------------------------------------------------------------------
+
+// shapes: logits; variant: bias and scale of the experts
+enum { ROUTE_BIAS = 1, ROUTE_SCALE = 2 };
+
+static void route(conform_case *c) {
+    const rn_route_attrs *attrs = c->row->attrs;
+    uint64_t experts = c->row->shapes[0].dims[1];
+    rn_value logits = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -3, 3);
+    rn_value bias = RN_NO_VALUE, scale = RN_NO_VALUE;
+    if (c->row->variant & ROUTE_BIAS)
+        bias = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(experts), -0.5f, 0.5f);
+    if (c->row->variant & ROUTE_SCALE)
+        scale = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(experts), 0.5f, 2);
+    rn_value ids = rn_op_route(c->graph, logits, bias, scale, *attrs);
+    conform_result(c, ids);
+    conform_result(c, rn_graph_output_of(c->graph, ids, 1));
+}
+
+static const rn_route_attrs plain_route = {.chosen = 2},
+                            mixtral_route = {.chosen = 2, .norm = true},
+                            gpt_oss_route = {.chosen = 4, .gating = RN_GATING_SOFTMAX_CHOSEN},
+                            deepseek_route = {.chosen = 4,
+                                              .gating = RN_GATING_SIGMOID,
+                                              .groups = 4,
+                                              .groups_chosen = 2,
+                                              .norm = true,
+                                              .scale = 2.5f},
+                            deepseek2_route = {.chosen = 3,
+                                               .groups = 4,
+                                               .groups_chosen = 2,
+                                               .group_by_max = true,
+                                               .scale = 16},
+                            softplus_route = {.chosen = 16, .gating = RN_GATING_SQRT_SOFTPLUS};
+
+#define ROUTE(WHAT, EXPERTS, ATTRS, VARIANT, ROWS)                                                 \
+    {                                                                                              \
+        .op = RN_OP_ROUTE, .what = WHAT, .build = route, .shapes = {RN_SHAPE(RN_ROWS, EXPERTS)},   \
+        .attrs = &(ATTRS), .variant = VARIANT, .rows = ROWS                                        \
+    }
+
+// shapes: x, ids, w; `attrs`: the product's; variant: BIAS
+static void expert_product(conform_case *c) {
+    const conform_row *row = c->row;
+    const rn_expert_product_attrs *attrs = row->attrs;
+    rn_value x = conform_fixed(c, RN_DTYPE_F32, row->shapes[0], -1, 1), bias = RN_NO_VALUE;
+    rn_value ids = conform_whole(c, row->shapes[1], -1, (int32_t)attrs->experts);
+    rn_value w = conform_weight(c, row->dtype, row->shapes[2], -1, 1);
+    uint64_t record = row->shapes[2].dims[0] / attrs->experts;
+    if (row->variant & BIAS)
+        bias = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(attrs->experts, record), -1, 1);
+    conform_result(c, rn_op_expert_product(c->graph, x, ids, w, bias, *attrs));
+}
+
+static const rn_expert_product_attrs four = {.experts = 4}, upper = {.experts = 4, .first = 16},
+                                     lower = {.experts = 4, .count = 16},
+                                     odd_rows = {.experts = 3, .first = 2, .count = 4},
+                                     plain_x = {.experts = 4, .unquantised_activations = true};
+
+#define EXPERTS(WHAT, X, CHOICES, W, ATTRS, ROWS, ...)                                             \
+    {                                                                                              \
+        .op = RN_OP_EXPERT_PRODUCT, .what = WHAT, .build = expert_product,                         \
+        .shapes = {X, RN_SHAPE(RN_ROWS, CHOICES), W}, .attrs = &(ATTRS), .rows = ROWS, __VA_ARGS__ \
+    }
+// One row, some, more than a batch of one expert; in panels of the matrix, and not.
+#define EXPERTS_OF(NAME, DTYPE, K, ...)                                                            \
+    EXPERTS(NAME " experts, one row", ROWS_OF(K), 3, RN_SHAPE(128, K), four, 1, .dtype = DTYPE,    \
+            __VA_ARGS__),                                                                          \
+        EXPERTS(NAME " experts, a row a choice", RN_SHAPE(RN_ROWS, 2, K), 2, RN_SHAPE(128, K),     \
+                upper, 7, .dtype = DTYPE, .variant = BIAS, __VA_ARGS__),                           \
+        EXPERTS(NAME " experts of odd rows", ROWS_OF(K), 2, RN_SHAPE(21, K), odd_rows, 40,         \
+                .dtype = DTYPE, .variant = BIAS, __VA_ARGS__)
+
+static void expert_sum(conform_case *c) {
+    rn_value y = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_value w = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[1], 0, 1);
+    conform_result(c, rn_op_expert_sum(c->graph, y, w));
+}
+
+#define EXPERT_SUM(WHAT, K, N, ROWS)                                                               \
+    {                                                                                              \
+        .op = RN_OP_EXPERT_SUM, .what = WHAT, .build = expert_sum,                                 \
+        .shapes = {RN_SHAPE(RN_ROWS, K, N), RN_SHAPE(RN_ROWS, K)}, .rows = ROWS                    \
+    }
+
 static const conform_row rows[] = {
+    ROUTE("softmax", 16, plain_route, 0, 5),
+    ROUTE("softmax, norm", 8, mixtral_route, 0, 3),
+    ROUTE("softmax of the chosen", 32, gpt_oss_route, 0, 3),
+    ROUTE("sigmoid, bias, groups", 32, deepseek_route, ROUTE_BIAS, 7),
+    ROUTE("groups by their best", 32, deepseek2_route, 0, 7),
+    ROUTE("all of them, scaled one by one", 16, softplus_route, ROUTE_SCALE, 2),
+    EXPERTS("experts, many rows", ROWS_OF(64), 2, RN_SHAPE(128, 64), lower, 300,
+            .dtype = RN_DTYPE_Q8_0, .bits = true),
+    EXPERTS("experts, x as it is", ROWS_OF(256), 2, RN_SHAPE(128, 256), plain_x, 5,
+            .dtype = RN_DTYPE_Q4_K),
+    EXPERTS_OF("f32", RN_DTYPE_F32, 67),
+    EXPERTS_OF("bf16", RN_DTYPE_BF16, 67),
+    EXPERTS_OF("f8_b128", RN_DTYPE_F8_B128, 128),
+    EXPERTS_OF("q4_0", RN_DTYPE_Q4_0, 64, .bits = true),
+    EXPERTS_OF("q4_k", RN_DTYPE_Q4_K, 256, .bits = true),
+    EXPERTS_OF("q6_k", RN_DTYPE_Q6_K, 256, .bits = true),
+    EXPERTS_OF("mxfp4", RN_DTYPE_MXFP4, 64, .bits = true),
+    EXPERTS_OF("iq2_xxs", RN_DTYPE_IQ2_XXS, 256, .bits = true),
+    EXPERT_SUM("one choice", 1, 5, 2),
+    EXPERT_SUM("several", 8, 67, 3),
     MATMUL("one by one", RN_SHAPE(1, 1), RN_SHAPE(1, 1), 0),
     MATMUL("odd", RN_SHAPE(7, 13), RN_SHAPE(11, 13), 0),
     MATMUL("odd, bias", RN_SHAPE(7, 13), RN_SHAPE(11, 13), BIAS),

@@ -1,6 +1,7 @@
 // conform_training.c — rows of the ops that change weights and states in place.
 #include "conform.h"
 
+#include "graph/op/tree_sum.h"
 #include "graph/op/update.h"
 
 static void adamw(conform_case *c) {
@@ -125,6 +126,29 @@ static void accumulate(conform_case *c) {
     rn_op_accumulate(c->graph, sum, gradient);
 }
 
+// w (N, K), down (R, K)
+static void adapted_norm(conform_case *c) {
+    rn_shape w = c->row->shapes[0], down = c->row->shapes[1];
+    rn_value values[] = {conform_weight(c, c->row->dtype, w, -1, 1),
+                         conform_weight(c, RN_DTYPE_F32, down, -1, 1),
+                         conform_weight(c, RN_DTYPE_F32, RN_SHAPE(w.dims[0], down.dims[0]), -1, 1)};
+    conform_result(c, rn_op_adapted_norm(c->graph, values[0], values[1], values[2],
+                                         (rn_adapted_norm_attrs){0.25f}));
+}
+
+// The variant's sample of eight; from 8 on in bf16.
+static void tree_sum(conform_case *c) {
+    rn_shape shape = c->row->shapes[0];
+    rn_dtype dtype = c->row->variant < 8 ? RN_DTYPE_F32 : RN_DTYPE_BF16;
+    rn_tree_sum_attrs attrs = {
+        .tree = {0, 8, 8},
+        .micro_batch = conform_scalar(c, "micro_batch", (rn_scalar){.f64 = c->row->variant % 8})};
+    rn_value sum = conform_state(c, dtype, shape, -1, 1);
+    rn_value gradient = conform_fixed(c, RN_DTYPE_F32, shape, -1, 1);
+    rn_value parts = conform_state(c, dtype, RN_SHAPE(2, rn_shape_elements(shape, 1)), -1, 1);
+    rn_op_tree_sum(c->graph, sum, gradient, parts, attrs);
+}
+
 #define STEP(OP, WHAT, BUILD, X, DECAY, VARIANT)                                                   \
     {                                                                                              \
         .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .shapes = {X}, .low = DECAY,               \
@@ -134,6 +158,11 @@ static void accumulate(conform_case *c) {
     STEP(OP, "one element", BUILD, RN_SHAPE(1), 0, VARIANT),                                       \
         STEP(OP, "odd axes, decay", BUILD, RN_SHAPE(3, 5, 7), 0.1f, VARIANT),                      \
         STEP(OP, "many, decay", BUILD, RN_SHAPE(1031), 0.01f, VARIANT)
+#define ADAPTED(WHAT, DTYPE, N, K, RANK)                                                           \
+    {                                                                                              \
+        .op = RN_OP_ADAPTED_NORM, .what = WHAT, .build = adapted_norm,                             \
+        .shapes = {RN_SHAPE(N, K), RN_SHAPE(RANK, K)}, .dtype = DTYPE                              \
+    }
 
 static const conform_row rows[] = {
     EACH_SHAPE(ADAMW, adamw, 0),
@@ -152,6 +181,21 @@ static const conform_row rows[] = {
     STEP(ADAFACTOR, "a matrix", adafactor, RN_SHAPE(67, 1300), 0.01f, 0),
     EACH_SHAPE(AVERAGE, average, 0),
     EACH_SHAPE(ACCUMULATE, accumulate, 0),
+    ADAPTED("one element", RN_DTYPE_F32, 1, 1, 1),
+    ADAPTED("odd", RN_DTYPE_F32, 37, 71, 5),
+    ADAPTED("long rows", RN_DTYPE_BF16, 19, 1300, 16),
+    ADAPTED("a large rank", RN_DTYPE_F16, 35, 65, 300),
+    ADAPTED("int8", RN_DTYPE_INT8, 33, 96, 4),
+    ADAPTED("nf4", RN_DTYPE_NF4, 33, 128, 8),
+    ADAPTED("q4_0", RN_DTYPE_Q4_0, 18, 96, 3),
+    ADAPTED("q6_k", RN_DTYPE_Q6_K, 18, 512, 3),
+    EACH_SHAPE(TREE_SUM, tree_sum, 0),
+    EACH_SHAPE(TREE_SUM, tree_sum, 3),
+    EACH_SHAPE(TREE_SUM, tree_sum, 4),
+    EACH_SHAPE(TREE_SUM, tree_sum, 7),
+    EACH_SHAPE(TREE_SUM, tree_sum, 8 + 7),
+    STEP(TREE_SUM, "several spans", tree_sum, RN_SHAPE(40001), 0, 5),
+    STEP(TREE_SUM, "several spans, bf16", tree_sum, RN_SHAPE(5, 8000), 0, 8 + 5),
 };
 
 const conform_table conform_training = {rows, sizeof rows / sizeof *rows};

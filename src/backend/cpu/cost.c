@@ -120,12 +120,31 @@ static double byte_cost(const rn_device_caps *caps, const rn_call *call, rn_cost
     return overlap(arithmetic, memory, true, rows) + caps->step_seconds;
 }
 
+// As many products as matrices are touched, each with its share of the rows.
+static double experts_cost(const rn_device_caps *caps, const rn_call *call, const rn_expert_call *e,
+                           rn_cost cost) {
+    const rn_tensor *w = &call->inputs[e->weight];
+    bool quantized = rn_product_is_quantized(w->dtype);
+    bool rounded = quantized && !e->unquantised_activations;
+    units u = units_of(w->dtype, rounded);
+    if (u.one == 0 || quantized != rounded) return rn_cost_roofline(caps, call, cost);
+    double choices = rn_cost_rows(call), touched = fmin(choices, e->experts);
+    double rows = touched > 0 ? choices / touched : 0, unit = 2 / caps->flops;
+    double weights = touched * (double)e->count * (double)w->shape.dims[1];
+    if (rounded) unit = 2 / caps->quantized_flops;
+    double memory = (cost.read_bytes + cost.write_bytes) / caps->memory_bytes_second;
+    return overlap(count_units(u, rows) * unit * weights, memory, rounded, rows) +
+           caps->step_seconds;
+}
+
 double rn_cpu_cost(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
     (void)workload;
     rn_cost cost = rn_cost_count(call);
     cost.flops *= conv_share(call);
     rn_product product;
     if (is_product_of_bytes(call)) return byte_cost(caps, call, cost);
+    rn_expert_call experts;
+    if (rn_call_experts(call, &experts)) return experts_cost(caps, call, &experts, cost);
     if (!rn_call_product(call, 0, &product) || product.transposed)
         return rn_cost_roofline(caps, call, cost);
     const rn_tensor *w = &call->inputs[product.weight];

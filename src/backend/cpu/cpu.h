@@ -14,7 +14,7 @@ extern const rn_kernel rn_cpu_kernels[RN_OP_COUNT];
 
 // The layout in which a weight that is read only is wanted: PANELS for a product's matrix, also
 // where it is read across, as the gradient of x does (its other reader is the forward product);
-// COLUMN_PANELS for one of f32 (K, N), and of bytes; CONV_PANELS for a convolution's f32 weight;
+// COLUMN_PANELS for one of f32 (K, N), and of bytes; CONV_PANELS for a convolution's weight;
 // PLAIN otherwise.
 rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input);
 
@@ -64,12 +64,15 @@ rn_status rn_cpu_sub(const rn_call *call);
 rn_status rn_cpu_mul(const rn_call *call);
 rn_status rn_cpu_div(const rn_call *call);
 rn_status rn_cpu_accumulate(const rn_call *call);
+rn_status rn_cpu_tree_sum(const rn_call *call);
 rn_status rn_cpu_adamw(const rn_call *call);
 rn_status rn_cpu_sgd(const rn_call *call);
 rn_status rn_cpu_adamw8(const rn_call *call);
 rn_status rn_cpu_lion8(const rn_call *call);
 rn_status rn_cpu_adafactor(const rn_call *call);
 uint64_t rn_cpu_adafactor_workspace(const rn_call *call);
+rn_status rn_cpu_adapted_norm(const rn_call *call); // adapted_norm.c
+uint64_t rn_cpu_adapted_norm_workspace(const rn_call *call);
 rn_status rn_cpu_average(const rn_call *call);
 rn_status rn_cpu_lion(const rn_call *call);
 // rows.c: norm is layernorm and rmsnorm
@@ -125,6 +128,15 @@ rn_status rn_cpu_dequantize_linear(const rn_call *call);
 // product.c: of bytes, scaled or not; of other dtypes the reference loop
 rn_status rn_cpu_product(const rn_call *call);
 uint64_t rn_cpu_product_workspace(const rn_call *call);
+
+// experts.c
+rn_status rn_cpu_route(const rn_call *call);
+uint64_t rn_cpu_route_workspace(const rn_call *call);
+rn_status rn_cpu_expert_product(const rn_call *call);
+uint64_t rn_cpu_expert_product_workspace(const rn_call *call);
+rn_status rn_cpu_expert_sum(const rn_call *call);
+// Whether each matrix, and what is multiplied of it, is in panels of its own.
+bool rn_cpu_experts_take_panels(const rn_expert_call *experts);
 
 // conv_groups.c, pool.c
 rn_status rn_cpu_conv(const rn_call *call);

@@ -3,7 +3,10 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/spans.h"
 
+#include "graph/op/tree_sum.h"
+
 #include <math.h>
+#include <string.h>
 
 // Long enough to be worth a thread's while, short enough for its caches.
 enum { SPAN = 16384 };
@@ -134,6 +137,53 @@ rn_status rn_cpu_accumulate(const rn_call *call) {
         return RN_OK;
     }
     return run_join(call, rn_spans_get()->add, 0, 0);
+}
+
+typedef struct tree_work {
+    const rn_call *call;
+    rn_sum_step step;
+} tree_work;
+
+enum { TREE_PIECE = 512 };
+
+// sum += slot; of bf16, what a slot would hold of it.
+static void join_slot(rn_dtype dtype, const void *slot, float *sum, uint64_t n) {
+    float wide[TREE_PIECE];
+    uint16_t narrow[TREE_PIECE];
+    if (dtype == RN_DTYPE_F32) {
+        rn_spans_get()->add(slot, sum, sum, n, 0, 0);
+        return;
+    }
+    (void)!rn_dtype_from_f32(dtype, sum, narrow, n);
+    (void)!rn_dtype_to_f32(dtype, narrow, sum, n);
+    (void)!rn_dtype_to_f32(dtype, slot, wide, n);
+    rn_spans_get()->add(wide, sum, sum, n, 0, 0);
+}
+
+static void tree_task(void *arg, size_t index) {
+    const tree_work *w = arg;
+    rn_dtype dtype = w->call->outputs[0].dtype;
+    uint64_t size = rn_dtype_get(dtype)->block_bytes;
+    uint64_t count = 0, start = span_at(rn_tensor_elements(&w->call->outputs[0]), index, &count);
+    const float *gradient = w->call->inputs[RN_TREE_GRADIENT].data;
+    uint8_t *into = rn_tree_sum_slot(w->call, w->step.into);
+    for (uint64_t at = start, n; at < start + count; at += n) {
+        float sum[TREE_PIECE];
+        n = start + count - at < TREE_PIECE ? start + count - at : TREE_PIECE;
+        memcpy(sum, gradient + at, n * sizeof *sum);
+        for (uint32_t i = w->step.adds; i-- > 0;) {
+            const uint8_t *slot = rn_tree_sum_slot(w->call, w->step.into + i);
+            join_slot(dtype, slot + at * size, sum, n);
+        }
+        (void)!rn_dtype_from_f32(dtype, sum, into + at * size, n);
+    }
+}
+
+rn_status rn_cpu_tree_sum(const rn_call *call) {
+    tree_work w = {.call = call};
+    RN_TRY(rn_tree_sum_step(call, &w.step));
+    rn_call_each(call, span_count(rn_tensor_elements(&call->outputs[0])), tree_task, &w);
+    return RN_OK;
 }
 
 static void gated_grad_task(void *arg, size_t index) {

@@ -101,6 +101,10 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_PROJECT] = FUSED,
     [RN_OP_PROJECT_THREE] = FUSED,
     [RN_OP_PROJECT_GATED] = FUSED,
+    // mixture of experts
+    [RN_OP_ROUTE] = {rn_cpu_route, rn_cpu_route_workspace},
+    [RN_OP_EXPERT_PRODUCT] = {rn_cpu_expert_product, rn_cpu_expert_product_workspace},
+    [RN_OP_EXPERT_SUM] = {rn_cpu_expert_sum, NULL},
     // attention
     [RN_OP_ROPE] = {rn_cpu_rope, rn_cpu_rope_workspace},
     [RN_OP_ATTENTION] = {rn_cpu_attention, rn_cpu_attention_workspace},
@@ -152,6 +156,8 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ADAFACTOR] = {rn_cpu_adafactor, rn_cpu_adafactor_workspace},
     [RN_OP_AVERAGE] = {rn_cpu_average, NULL},
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
+    [RN_OP_ADAPTED_NORM] = {rn_cpu_adapted_norm, rn_cpu_adapted_norm_workspace},
+    [RN_OP_TREE_SUM] = {rn_cpu_tree_sum, NULL},
     // of any plain dtype
     [RN_OP_UNARY] = {rn_cpu_unary, NULL},
     [RN_OP_BINARY] = {rn_cpu_any, NULL},
@@ -203,6 +209,11 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
                                                               : RN_LAYOUT_PLAIN;
     if (is_product && rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
         return RN_LAYOUT_PANELS;
+    rn_expert_call experts;
+    if (rn_call_experts(call, &experts) && input == experts.weight &&
+        rn_cpu_experts_take_panels(&experts) &&
+        rn_layout_bytes(RN_LAYOUT_PANELS, weight->dtype, dims[0], dims[1], &bytes))
+        return RN_LAYOUT_PANELS;
     bool is_byte = weight->dtype == RN_DTYPE_I8 || weight->dtype == RN_DTYPE_U8;
     bool product_of_bytes = call->op == RN_OP_PRODUCT || call->op == RN_OP_PRODUCT_SCALED;
     if (product_of_bytes && input == 1 && is_byte && weight->shape.rank == 2)
@@ -211,6 +222,8 @@ rn_layout rn_cpu_weight_layout(const rn_call *call, uint32_t input) {
     if (call->op == RN_OP_CONV_CLAMP)
         conv2d = rn_conv_is_conv2d(&((const rn_conv_clamp_attrs *)call->attrs)->conv,
                                    call->inputs[0].shape.rank);
-    if (conv2d && input == 1 && weight->dtype == RN_DTYPE_F32) return RN_LAYOUT_CONV_PANELS;
+    bool floats = weight->dtype == RN_DTYPE_F32 || weight->dtype == RN_DTYPE_F16 ||
+                  weight->dtype == RN_DTYPE_BF16;
+    if (conv2d && input == 1 && floats) return RN_LAYOUT_CONV_PANELS;
     return RN_LAYOUT_PLAIN;
 }
