@@ -59,9 +59,9 @@ extern const rn_layout_info rn_panels_layout;
 // f32, i8 or u8 (K, N) in panels of 16 columns, tensor/column_panels.h.
 extern const rn_layout_info rn_column_panels_layout;
 #define RN_LAYOUT_COLUMN_PANELS (&rn_column_panels_layout)
-// f32 (O, C, KH, KW) in panels of 16 outputs, tensor/conv_panels.h; here rows are O, cols are C *
-// KH
-// * KW.
+// f32, f16 or bf16 (O, C, KH, KW) in panels of 16 outputs, tensor/conv_panels.h.
+//
+// Here rows are O, cols are C * KH * KW.
 extern const rn_layout_info rn_conv_panels_layout;
 #define RN_LAYOUT_CONV_PANELS (&rn_conv_panels_layout)
 // f16 or bf16 (O, C, KH, KW) as (O, KH, KW, C), tensor/conv_channels.h.

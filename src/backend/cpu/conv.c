@@ -3,6 +3,9 @@
 //     copy the rows of x that the band sees, with padding, unless x can be read as it is
 //     for each 32 output channels, for each chunk of k: all tiles of the band
 //
+// Panels of 16 bits are widened a chunk at a time. Small images are taken some together, so that a
+// chunk is read (and widened) once for all of them.
+//
 // A chunk of a panel stays in the first cache while the tiles of the band pass by. A tile's rows
 // are neighbouring pixels; where the width leaves just half a tile, the halves of two rows make
 // one.
@@ -20,6 +23,7 @@ enum {
     COPY_BYTES = 192 << 10, // of a band, about: part of the second cache
     TILES = 8,              // that a band has at least, where the image has them
     HEAD_BYTES = 64,        // of a slot: which band its copy holds
+    PIXELS = 96,            // that a chunk of a panel serves at least, where there are as many
 };
 
 typedef struct plan {
@@ -27,7 +31,9 @@ typedef struct plan {
     bool copy;            // into the slot; else x is read as it is
     size_t band, bands;   // rows of outputs in a band, bands in an image
     size_t strip, strips; // tiles of output channels in a task, tasks for all
-    uint64_t slot_bytes;
+    size_t some, groups;  // images that are taken together, groups of them
+    uint64_t copy_bytes;  // of a band of an image
+    uint64_t slot_bytes;  // head, copies, a chunk of widened panels
 } plan;
 
 typedef struct job {
@@ -38,6 +44,10 @@ typedef struct job {
 } job;
 
 // ---- sizes --------------------------------------------------------------------------------------
+
+static bool is_widened(const rn_conv *c) {
+    return c->dtype == RN_DTYPE_F16 || c->dtype == RN_DTYPE_BF16;
+}
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
@@ -67,7 +77,10 @@ static void choose_band(const rn_conv *c, const rn_tile_set *set, uint32_t threa
     size_t fit = line ? COPY_BYTES / line : c->rows;
     p->band = 1;
     if (fit > c->taps_h) p->band = least((fit - c->taps_h) / c->stride_h + 1, c->rows);
-    while (c->images * rn_div_up(c->rows, p->band) < 4 * (size_t)threads &&
+    // However deep: of a long pixel a chunk sees a part at a time.
+    p->band = least(rn_max_u64(p->band, rn_div_up(PIXELS, c->cols)), c->rows);
+    size_t strips = (size_t)rn_div_up(c->outputs, RN_PANEL * set->panels);
+    while (c->images * strips * rn_div_up(c->rows, p->band) < 4 * (size_t)threads &&
            p->band * tiles > TILES && p->band > 1)
         p->band = (p->band + 1) / 2;
     p->bands = (size_t)rn_div_up(c->rows, p->band);
@@ -78,9 +91,19 @@ static void choose_band(const rn_conv *c, const rn_tile_set *set, uint32_t threa
 static void choose_strip(const rn_conv *c, const rn_tile_set *set, uint32_t threads, plan *p) {
     size_t tiles = (size_t)rn_div_up(c->outputs, RN_PANEL * set->panels);
     p->strip = tiles;
-    while (c->images * p->bands * rn_div_up(tiles, p->strip) < 4 * (size_t)threads && p->strip > 1)
+    while (p->groups * p->bands * rn_div_up(tiles, p->strip) < 4 * (size_t)threads && p->strip > 1)
         p->strip = (p->strip + 1) / 2;
     p->strips = (size_t)rn_div_up(tiles, p->strip);
+}
+
+// The longest chunk of k's that take_chunk takes.
+static size_t longest_chunk(const rn_conv *c) {
+    size_t line = c->taps_w * c->channels;
+    return least(rn_max_u64(CHUNK, 1), c->taps_h * line);
+}
+
+static size_t widened_floats(const rn_conv *c, const rn_tile_set *set) {
+    return set->panels * RN_PANEL * longest_chunk(c);
 }
 
 static plan make_plan(const rn_conv *c, const rn_tile_set *set, uint32_t threads) {
@@ -91,9 +114,13 @@ static plan make_plan(const rn_conv *c, const rn_tile_set *set, uint32_t threads
         p.row = seen_cols(c) * p.pixel;
     }
     choose_band(c, set, threads, &p);
+    // Never more for more images than 96 pixels have: a workspace for many serves few.
+    p.some = p.bands > 1 ? 1 : (size_t)rn_div_up(PIXELS, c->rows * c->cols);
+    p.groups = (size_t)rn_div_up(c->images, p.some);
     choose_strip(c, set, threads, &p);
-    if (p.copy)
-        p.slot_bytes = HEAD_BYTES + rn_round_up(seen_rows(c, p.band) * p.row * sizeof(float), 64);
+    if (p.copy) p.copy_bytes = rn_round_up(seen_rows(c, p.band) * p.row * sizeof(float), 64);
+    if (p.copy) p.slot_bytes = HEAD_BYTES + p.some * p.copy_bytes;
+    if (is_widened(c)) p.slot_bytes += widened_floats(c, set) * sizeof(float);
     return p;
 }
 
@@ -123,21 +150,33 @@ static void copy_row(const rn_conv *c, const plan *p, const float *image, ptrdif
     memset(to + inside * p->pixel, 0, (cols - before - inside) * p->pixel * sizeof *to);
 }
 
-// The first float that output (first row of the band, 0) sees.
-static const float *see_band(const job *j, uint32_t slot, size_t image, size_t band) {
+// Copies what a band of an image sees.
+static void copy_band(const job *j, size_t image, size_t band, float *copy) {
     const rn_conv *c = j->conv;
     const plan *p = &j->plan;
     const float *x = c->x + image * c->height * c->width * c->channels;
     ptrdiff_t h = (ptrdiff_t)(band * p->band * c->stride_h) - c->top;
-    if (!p->copy) return x + h * (ptrdiff_t)p->row - c->left * (ptrdiff_t)p->pixel;
-    uint64_t *held = (uint64_t *)(j->workspace + slot * p->slot_bytes);
-    float *copy = (float *)((char *)held + HEAD_BYTES);
-    if (*held == image * p->bands + band) return copy;
-    *held = image * p->bands + band;
     size_t rows = seen_rows(c, least(p->band, c->rows - band * p->band));
     for (size_t i = 0; i < rows; i++)
         copy_row(c, p, x, h + (ptrdiff_t)i, copy + i * p->row);
-    return copy;
+}
+
+// The first float that output (first row of the band, 0) of the group's first image sees.
+static const float *see_band(const job *j, uint32_t slot, size_t group, size_t band) {
+    const rn_conv *c = j->conv;
+    const plan *p = &j->plan;
+    size_t image = group * p->some, end = least(image + p->some, c->images);
+    ptrdiff_t h = (ptrdiff_t)(band * p->band * c->stride_h) - c->top;
+    if (!p->copy)
+        return c->x + image * c->height * p->row + h * (ptrdiff_t)p->row -
+               c->left * (ptrdiff_t)p->pixel;
+    uint64_t *held = (uint64_t *)(j->workspace + slot * p->slot_bytes);
+    char *copy = (char *)held + HEAD_BYTES;
+    if (*held != group * p->bands + band)
+        for (size_t i = image; i < end; i++)
+            copy_band(j, i, band, (float *)(copy + (i - image) * p->copy_bytes));
+    *held = group * p->bands + band;
+    return (float *)copy;
 }
 
 // ---- tiles --------------------------------------------------------------------------------------
@@ -172,6 +211,8 @@ typedef struct band {
     const float *a; // what the band's first output sees
     float *y;       // the band's first output
     size_t rows;
+    size_t images, next; // taken together; floats of A from one to the next
+    float *widened;      // (a tile's width, longest_chunk)
 } band;
 
 // Pixels [col, col + count) of row r; the second group is `other` (of row r + 1), or follows.
@@ -200,13 +241,34 @@ static void run_tiles(const band *b, rn_tile *t, size_t at) {
     }
 }
 
+// Panels [output, output + cols) from k on, as f32; their distance.
+static const float *take_panels(const band *b, size_t output, size_t cols, size_t k, size_t depth,
+                                size_t *out_panel) {
+    const rn_conv *c = b->job->conv;
+    size_t all = c->taps_h * c->taps_w * c->channels, at = output * all + k * RN_PANEL;
+    *out_panel = RN_PANEL * all;
+    if (!is_widened(c)) return (const float *)c->panels + at;
+    for (size_t i = 0; i * RN_PANEL < cols; i++)
+        (void)!rn_dtype_to_f32(c->dtype, (const uint16_t *)c->panels + at + i * RN_PANEL * all,
+                               b->widened + i * RN_PANEL * depth, RN_PANEL * depth);
+    *out_panel = RN_PANEL * depth;
+    return b->widened;
+}
+
+static void run_images(band b, rn_tile *t, size_t at) {
+    for (size_t i = 0; i < b.images; i++) {
+        run_tiles(&b, t, at);
+        b.a += b.next;
+        b.y += b.job->conv->y_image;
+    }
+}
+
 static void run_strip(const band *b, size_t output) {
     const rn_conv *c = b->job->conv;
     const plan *p = &b->job->plan;
     size_t depth = c->taps_h * c->taps_w * c->channels, k = 0;
     rn_tile t = {.a_row = c->stride_w * p->pixel,
                  .a_k = 1,
-                 .b_panel = RN_PANEL * depth,
                  .c_row = c->y_pixel,
                  .cols = (uint32_t)least(c->outputs - output, RN_PANEL * b->job->set->panels),
                  .outer_step = p->row,
@@ -214,11 +276,11 @@ static void run_strip(const band *b, size_t output) {
     if (c->clamp) t.low = c->clamp->low, t.high = c->clamp->high;
     do {
         size_t at = 0, taken = depth ? take_chunk(c, p, k, &t, &at) : 0;
-        t.b = c->panels + output * depth + k * RN_PANEL;
+        t.b = take_panels(b, output, t.cols, k, taken, &t.b_panel);
         t.resume = k > 0;
         t.bias = c->bias && k + taken == depth ? c->bias + output : NULL;
         t.clamped = c->clamp && k + taken == depth;
-        run_tiles(b, &t, at);
+        run_images(*b, &t, at);
         k += taken;
     } while (k < depth);
 }
@@ -228,11 +290,15 @@ static void run_task(void *arg, uint32_t slot, size_t index) {
     const rn_conv *c = j->conv;
     const plan *p = &j->plan;
     size_t strip = index % p->strips, at = index / p->strips % p->bands;
-    size_t image = index / p->strips / p->bands, width = RN_PANEL * j->set->panels;
-    size_t end = least((strip + 1) * p->strip * width, c->outputs);
+    size_t group = index / p->strips / p->bands, width = RN_PANEL * j->set->panels;
+    size_t end = least((strip + 1) * p->strip * width, c->outputs), image = group * p->some;
+    char *room = j->workspace + (slot + 1) * p->slot_bytes; // its end
     band b = {.job = j,
-              .a = see_band(j, slot, image, at),
-              .rows = least(p->band, c->rows - at * p->band)};
+              .a = see_band(j, slot, group, at),
+              .rows = least(p->band, c->rows - at * p->band),
+              .images = least(p->some, c->images - image),
+              .next = p->copy ? p->copy_bytes / sizeof(float) : c->height * p->row};
+    if (is_widened(c)) b.widened = (float *)room - widened_floats(c, j->set);
     float *y = c->y + image * c->y_image + at * p->band * c->y_row;
     for (size_t output = strip * p->strip * width; output < end; output += width) {
         b.y = y + output;
@@ -250,5 +316,5 @@ void rn_conv_run(const rn_conv *c, const rn_call *call, void *workspace) {
     job j = {c, set, make_plan(c, set, call->threads), workspace};
     for (uint32_t slot = 0; j.plan.copy && slot < call->threads; slot++)
         *(uint64_t *)(j.workspace + slot * j.plan.slot_bytes) = UINT64_MAX; // holds no band yet
-    rn_share_runs(call, c->images * j.plan.bands * j.plan.strips, run_task, &j);
+    rn_share_runs(call, j.plan.groups * j.plan.bands * j.plan.strips, run_task, &j);
 }

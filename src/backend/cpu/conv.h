@@ -25,7 +25,8 @@ typedef struct rn_conv {
     size_t rows, cols;                      // of an image of outputs
     size_t y_image, y_row, y_pixel;         // floats from one to the next
     size_t outputs;                         // channels of y
-    const float *panels;                    // (outputs / 16, taps_h * taps_w * channels, 16)
+    const void *panels;                     // (outputs / 16, taps_h * taps_w * channels, 16)
+    rn_dtype dtype;                         // of panels: f16 or bf16, which are widened; else f32
     const float *bias;                      // (outputs) or NULL
     const rn_clamp_attrs *clamp;            // what y is kept within, or NULL
 } rn_conv;

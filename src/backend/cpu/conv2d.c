@@ -9,6 +9,10 @@
 
 enum { PACKED_FLOATS = 1 << 19, LEAST_OUTPUTS = 32 };
 
+static bool is_packed(const rn_call *call) {
+    return call->inputs[1].layout == RN_LAYOUT_CONV_PANELS;
+}
+
 static rn_conv read_call(const rn_call *call) {
     const rn_conv2d_attrs *a = call->attrs;
     const rn_shape *x = &call->inputs[0].shape, *w = &call->inputs[1].shape;
@@ -33,11 +37,8 @@ static rn_conv read_call(const rn_call *call) {
                      .y_pixel = outputs,
                      .outputs = outputs,
                      .panels = call->inputs[1].data,
+                     .dtype = is_packed(call) ? call->inputs[1].dtype : RN_DTYPE_F32,
                      .bias = call->input_count > 2 ? call->inputs[2].data : NULL};
-}
-
-static bool is_packed(const rn_call *call) {
-    return call->inputs[1].layout == RN_LAYOUT_CONV_PANELS;
 }
 
 // Outputs whose panels are in the workspace at once.

@@ -1,5 +1,5 @@
 // conv_weights.h — panels of a convolution's plain weight, made in a kernel's workspace: weights
-// that are being trained, or are not f32.
+// that are being trained.
 #ifndef RN_BACKEND_CPU_CONV_WEIGHTS_H
 #define RN_BACKEND_CPU_CONV_WEIGHTS_H
 

@@ -160,49 +160,52 @@ static void pack_some(void *arg, size_t index) {
 
 // ---- multiplying --------------------------------------------------------------------------------
 
-static rn_tile tile_of(const block *s, size_t col) {
+// What all tiles of a block have in common.
+static rn_tile tile_of(const block *s) {
     const rn_gemm *g = s->g;
-    bool last = s->k + s->kc == g->k;
-    rn_tile t = {.a_row = 1,
-                 .a_k = s->set->lanes,
-                 .b = s->b + col * s->kc,
-                 .b_panel = RN_PANEL * s->kc,
-                 .c_row = g->c_row,
-                 .bias = last && g->bias ? g->bias + s->n + col : NULL,
-                 .cols = (uint32_t)least(s->nc - col, RN_PANEL * s->set->panels),
-                 .outer = 1,
-                 .inner = 1,
-                 .depth = s->kc,
-                 .resume = s->k > 0 || g->resume};
-    if (g->b_is_panels) {
-        t.b = g->b_panels + (s->n + col) * g->k + s->k * RN_PANEL;
-        t.b_panel = RN_PANEL * g->k;
-    }
-    return t;
+    bool direct = is_direct(g);
+    return (rn_tile){.a_row = direct ? g->a.lane_step : 1,
+                     .a_k = direct ? 1 : s->set->lanes,
+                     .b_panel = RN_PANEL * (g->b_is_panels ? g->k : s->kc),
+                     .c_row = g->c_row,
+                     .outer = 1,
+                     .inner = 1,
+                     .depth = s->kc,
+                     .resume = s->k > 0 || g->resume};
 }
 
-static void multiply_tile(const block *s, size_t panel, size_t col) {
-    rn_tile tile = tile_of(s, col), *t = &tile;
-    size_t row = panel * s->set->rows;
-    t->rows = (uint32_t)least(s->mc - row, s->set->rows);
-    if (is_direct(s->g)) {
-        t->a_row = s->g->a.lane_step, t->a_k = 1;
-        t->a[0] = s->g->a.data + (s->m + row) * t->a_row + s->k;
-    } else {
-        t->a[0] = s->a + panel * s->set->lanes * s->kc;
-    }
-    t->a[1] = t->a[0] + s->set->group * t->a_row;
-    t->c[0] = s->g->c + (s->m + row) * s->g->c_row + s->n + col;
-    t->c[1] = t->c[0] + s->set->group * s->g->c_row;
-    t->next_c = t->c[0] + RN_PANEL * s->set->panels;
-    s->set->run(t);
+static const float *a_of(const block *s, size_t row) {
+    if (!is_direct(s->g)) return s->a + row / s->set->rows * s->set->lanes * s->kc;
+    return s->g->a.data + (s->m + row) * s->g->a.lane_step + s->k;
 }
 
-// Tiles of rows [first, end) by columns [col, right), over the k's of the block.
+static const float *b_of(const block *s, size_t col) {
+    if (!s->g->b_is_panels) return s->b + col * s->kc;
+    return s->g->b_panels + (s->n + col) * s->g->k + s->k * RN_PANEL;
+}
+
+// Tiles of rows [first, end) by columns [col, right), over the k's of the block. One description
+// serves them all: a new one for each would be read before it has left the store buffer.
 static void multiply_tiles(const block *s, size_t first, size_t end, size_t col, size_t right) {
-    for (size_t panel = first; panel < end; panel++)
-        for (size_t at = col; at < right; at += RN_PANEL * s->set->panels)
-            multiply_tile(s, panel, at);
+    const rn_gemm *g = s->g;
+    const size_t width = RN_PANEL * s->set->panels;
+    const float *bias = s->k + s->kc == g->k ? g->bias : NULL;
+    rn_tile t = tile_of(s);
+    for (size_t panel = first; panel < end; panel++) {
+        size_t row = panel * s->set->rows;
+        t.rows = (uint32_t)least(s->mc - row, s->set->rows);
+        t.a[0] = a_of(s, row);
+        t.a[1] = t.a[0] + s->set->group * t.a_row;
+        for (size_t at = col; at < right; at += width) {
+            t.b = b_of(s, at);
+            t.bias = bias ? bias + s->n + at : NULL;
+            t.cols = (uint32_t)least(s->nc - at, width);
+            t.c[0] = g->c + (s->m + row) * g->c_row + s->n + at;
+            t.c[1] = t.c[0] + s->set->group * g->c_row;
+            t.next_c = t.c[0] + width;
+            s->set->run(&t);
+        }
+    }
 }
 
 static void multiply_some(void *arg, size_t index) {

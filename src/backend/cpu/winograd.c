@@ -20,6 +20,8 @@ enum {
     TRANSFORM = 400,        // multiply-adds that take as long as transforming a square or 3x3 taps
     PAD = 16,               // floats between matrices, lest they fall onto the same cache lines
     HEAD_BYTES = 64,        // of a slot: which strip its weights are of
+    WIDENED = 256,          // numbers of a tap that are widened at once: the first cache
+    TAPS = 9,
     OUT = RN_WINOGRAD_OUT,
     IN = RN_WINOGRAD_IN,
     ELEMENTS = RN_WINOGRAD_ELEMENTS,
@@ -140,6 +142,24 @@ static void transform_block(void *arg, uint32_t slot, size_t index) {
 
 // ---- products -----------------------------------------------------------------------------------
 
+// Taps of 16 outputs, n numbers each; of 16 bits they are widened some at a time.
+static void transform_panel(const job *j, size_t output, float *to) {
+    const rn_conv *c = j->conv;
+    size_t n = c->channels * RN_PANEL, first = output * c->channels * TAPS;
+    if (c->dtype != RN_DTYPE_F16 && c->dtype != RN_DTYPE_BF16) {
+        j->set->weight((const float *)c->panels + first, n, n, to, j->plan.weights);
+        return;
+    }
+    float widened[TAPS * WIDENED];
+    for (size_t at = 0; at < n; at += WIDENED) {
+        size_t some = rn_min_u64(WIDENED, n - at);
+        for (size_t tap = 0; tap < TAPS; tap++)
+            (void)!rn_dtype_to_f32(c->dtype, (const uint16_t *)c->panels + first + tap * n + at,
+                                   widened + tap * WIDENED, some);
+        j->set->weight(widened, WIDENED, some, to + at, j->plan.weights);
+    }
+}
+
 static float *weights_of(const job *j, uint32_t slot, size_t strip) {
     const rn_conv *c = j->conv;
     const plan *p = &j->plan;
@@ -148,9 +168,9 @@ static float *weights_of(const job *j, uint32_t slot, size_t strip) {
     if (*held == strip) return weights;
     *held = strip;
     for (size_t i = 0; i < j->tiles->panels; i++) {
-        size_t output = strip * p->width + i * RN_PANEL, n = c->channels * RN_PANEL;
+        size_t output = strip * p->width + i * RN_PANEL;
         if (output >= c->outputs) break;
-        j->set->weight(c->panels + output * c->channels * 9, n, weights + i * p->panel, p->weights);
+        transform_panel(j, output, weights + i * p->panel);
     }
     return weights;
 }

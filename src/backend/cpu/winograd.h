@@ -47,8 +47,8 @@ typedef struct rn_winograd_square {
 typedef struct rn_winograd_set {
     // x: 36 pixels of n channels
     void (*input)(const float *const *x, size_t n, float *to, size_t plane);
-    // w: 9 taps of n numbers, one behind the other
-    void (*weight)(const float *w, size_t n, float *to, size_t plane);
+    // w: 9 taps of n numbers, `step` floats apart
+    void (*weight)(const float *w, size_t step, size_t n, float *to, size_t plane);
     // bias (n) and clamp may be NULL
     void (*output)(const float *from, size_t plane, size_t n, const float *bias,
                    const rn_clamp_attrs *clamp, const rn_winograd_square *square);

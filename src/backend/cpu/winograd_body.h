@@ -68,7 +68,7 @@ static void input(const float *const *x, size_t n, float *to, size_t plane) {
     }
 }
 
-static void weight(const float *w, size_t n, float *to, size_t plane) {
+static void weight(const float *w, size_t step, size_t n, float *to, size_t plane) {
     for (size_t i = 0; i < n; i += LANES) {
         vf half[TAPS][IN];
 #pragma GCC unroll 3
@@ -76,7 +76,7 @@ static void weight(const float *w, size_t n, float *to, size_t plane) {
             vf taps[TAPS];
 #pragma GCC unroll 3
             for (int row = 0; row < TAPS; row++)
-                taps[row] = vload(w + (size_t)(row * TAPS + col) * n + i);
+                taps[row] = vload(w + (size_t)(row * TAPS + col) * step + i);
             transform_taps(taps, half[col]);
         }
 #pragma GCC unroll 6

@@ -97,19 +97,20 @@ static rn_tensor w_tensor(const conv *c) {
 
 // In pieces of odd lengths.
 static void *to_panels(const conv *c) {
-    uint64_t bytes = 0, at = 0, total = w_count(c) * sizeof(float);
+    uint64_t bytes = 0, at = 0, total = w_count(c) * (c->dtype == RN_DTYPE_F32 ? 4 : 2);
+    const uint8_t *from = w_tensor(c).data;
     rn_conv_packer packer;
-    assert_true(rn_layout_bytes(RN_LAYOUT_CONV_PANELS, RN_DTYPE_F32, c->outputs,
+    assert_true(rn_layout_bytes(RN_LAYOUT_CONV_PANELS, c->dtype, c->outputs,
                                 w_count(c) / c->outputs, &bytes));
     void *panels = aligned_alloc(64, bytes);
     memset(panels, 0xFF, bytes);
-    assert_ok(
-        rn_conv_packer_begin(&packer, c->outputs, c->channels, c->kernel_h * c->kernel_w, panels));
+    assert_ok(rn_conv_packer_begin(&packer, c->dtype, c->outputs, c->channels,
+                                   c->kernel_h * c->kernel_w, panels));
     while (at < total) {
         uint64_t some = 1 + draw(500);
         if (some > total - at) some = total - at;
         assert_false(rn_conv_packer_is_done(&packer));
-        assert_ok(rn_conv_packer_take(&packer, at, (const uint8_t *)c->w + at, some));
+        assert_ok(rn_conv_packer_take(&packer, at, from + at, some));
         at += some;
     }
     assert_true(rn_conv_packer_is_done(&packer));
@@ -298,7 +299,7 @@ static void try_forward(void) {
     for (uint32_t n = 0; n < 30; n++) {
         conv c = draw_conv(n);
         c.panels = n % 3 == 1;
-        if (!c.panels) c.dtype = dtypes[n / 3 % 3];
+        c.dtype = dtypes[n / 3 % 3];
         fill(&c);
         run_forward(&c);
         check_forward(&c);
@@ -462,6 +463,8 @@ static const conv winograd_shapes[] = {
     {3, 14, 13, 48, 48, 3, 3, 0, 0, {1, 1, 1, 1, 1, 1}, RN_DTYPE_F32, true, true, .threads = 2},
     {1, 12, 18, 64, 16, 3, 3, 0, 0, {1, 1, 0, 2, 3, 0}, RN_DTYPE_F32, false, true, .threads = 3},
     {1, 16, 16, 512, 32, 3, 3, 0, 0, {1, 1, 0, 0, 0, 0}, RN_DTYPE_F32, true, true, .threads = 2},
+    {2, 13, 12, 80, 32, 3, 3, 0, 0, {1, 1, 1, 1, 1, 1}, RN_DTYPE_F16, true, true, .threads = 2},
+    {1, 12, 12, 48, 16, 3, 3, 0, 0, {1, 1, 1, 1, 1, 1}, RN_DTYPE_BF16, false, true, .threads = 2},
 };
 
 static bool fits_winograd(const conv *c) {
@@ -629,12 +632,13 @@ static void pieces_out_of_order_are_refused(void **state) {
     (void)state;
     float w[8] = {0}, panels[16 * 4];
     rn_conv_packer packer;
-    assert_ok(rn_conv_packer_begin(&packer, 2, 4, 1, panels));
+    assert_ok(rn_conv_packer_begin(&packer, RN_DTYPE_F32, 2, 4, 1, panels));
     assert_fails(RN_INVALID, rn_conv_packer_take(&packer, 4, w, 4));
     assert_fails(RN_INVALID, rn_conv_packer_take(&packer, 0, w, sizeof w + 1));
     assert_ok(rn_conv_packer_take(&packer, 0, w, sizeof w));
     assert_true(rn_conv_packer_is_done(&packer));
-    assert_fails(RN_INVALID, rn_conv_packer_begin(&packer, UINT64_MAX / 2, 1 << 20, 9, panels));
+    assert_fails(RN_INVALID,
+                 rn_conv_packer_begin(&packer, RN_DTYPE_F32, UINT64_MAX / 2, 1 << 20, 9, panels));
 }
 
 int main(void) {
