@@ -280,17 +280,22 @@ static bool is_conv(rn_op op) {
            op == RN_OP_CONV || op == RN_OP_CONV_TRANSPOSE || op == RN_OP_CONV_GRAD_WEIGHT;
 }
 
-// On matrix units as products are; else by multiply-adds in f32, a part of the products' rate. An
-// H200's.
-static double cost_conv(const rn_device_caps *caps, const rn_call *call) {
+// Multiply-adds in f32: a part of the products' rate, an H200's.
+static double cost_plain_flops(const rn_device_caps *caps, rn_cost cost) {
     const double plain = 0.05;
+    double bytes = cost.read_bytes + cost.write_bytes;
+    return 2 * caps->step_seconds +
+           max_f64(cost.flops / (caps->flops * plain), bytes / caps->memory_bytes_second);
+}
+
+// On matrix units as products are; else by multiply-adds.
+static double cost_conv(const rn_device_caps *caps, const rn_call *call) {
     rn_cost cost = rn_cost_count(call);
     double bytes = cost.read_bytes + cost.write_bytes;
     bool first = call->op != RN_OP_CONV2D_GRAD_INPUT;
     if (rn_cuda_is_half(call->inputs[first ? 0 : 1].dtype))
         return caps->step_seconds + cost_half_flops(caps, cost.flops, bytes);
-    return 2 * caps->step_seconds +
-           max_f64(cost.flops / (caps->flops * plain), bytes / caps->memory_bytes_second);
+    return cost_plain_flops(caps, cost);
 }
 
 // ---- any call -----------------------------------------------------------------------------------
@@ -306,5 +311,6 @@ double rn_cuda_cost(const rn_device_caps *caps, const rn_call *call, rn_workload
     if (call->op == RN_OP_ATTENTION || call->op == RN_OP_ATTENTION_GRAD)
         return cost_whole_attention(caps, call);
     if (is_conv(call->op)) return cost_conv(caps, call);
+    if (call->op == RN_OP_ADAPTED_NORM) return cost_plain_flops(caps, rn_cost_count(call));
     return rn_cost_roofline(caps, call, rn_cost_count(call));
 }

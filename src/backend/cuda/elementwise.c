@@ -3,6 +3,7 @@
 #include "backend/cuda/rows.h"
 
 #include "base/checked.h"
+#include "graph/op/tree_sum.h"
 
 // ---- one input ----------------------------------------------------------------------------------
 
@@ -148,6 +149,21 @@ rn_status rn_cuda_accumulate(const rn_call *call) {
     rn_pair_args args;
     RN_TRY(pair_of(call, RN_PAIR_ADD, &args));
     return launch_pair(call, &args);
+}
+
+rn_status rn_cuda_tree_sum(const rn_call *call) {
+    rn_sum_step step;
+    RN_TRY(rn_tree_sum_step(call, &step));
+    rn_tree_sum_args args = {.g = call->inputs[RN_TREE_GRADIENT].data,
+                             .sum = call->outputs[0].data,
+                             .parts = call->outputs[1].data,
+                             .n = rn_tensor_elements(&call->outputs[0]),
+                             .into = step.into,
+                             .adds = step.adds};
+    RN_TRY(rn_cuda_value_type(call, &call->inputs[RN_TREE_GRADIENT], &args.g_type));
+    RN_TRY(rn_cuda_value_type(call, &call->outputs[0], &args.type));
+    if (args.n == 0) return RN_OK;
+    return rn_cuda_launch(call, RN_CUDA_TREE_SUM, rn_cuda_cover(rn_div_up(args.n, 8)), &args);
 }
 
 rn_status rn_cuda_gated_grad(const rn_call *call) {

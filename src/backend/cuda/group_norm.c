@@ -74,6 +74,27 @@ static rn_status hand_on(const rn_call *call, const rn_group_norm_args *a) {
     return RN_OK;
 }
 
+// By an image's sizes alone: a group is so small that one block both measures and applies it. Of
+// larger ones chunks are measured side by side.
+static bool is_small(const rn_group_sizes *of, const rn_group_norm_args *a) {
+    enum { SMALL_ELEMENTS = 96 << 10 };
+    bool half = a->x_type == a->y_type && (a->x_type == RN_PLAIN_BF16 || a->x_type == RN_PLAIN_F16);
+    return half && of->each % 2 == 0 && of->pixels * of->each <= SMALL_ELEMENTS &&
+           rn_cuda_is_aligned(a->x, 4) && rn_cuda_is_aligned(a->y, 4);
+}
+
+static rn_status norm_small(const rn_call *call, const rn_group_sizes *of,
+                            const rn_group_norm_args *a) {
+    enum { PAIRS_EACH = 8, THREADS_LEAST = 128, THREADS_MOST = 1024 };
+    uint64_t threads = rn_round_up(rn_div_up(of->pixels * of->each / 2, PAIRS_EACH), 32);
+    threads = rn_max_u64(rn_min_u64(threads, THREADS_MOST), THREADS_LEAST);
+    rn_cuda_grid grid = {a->groups, a->images, 1, .threads = (uint32_t)threads, .early = true};
+    return rn_cuda_launch(call,
+                          a->x_type == RN_PLAIN_BF16 ? RN_CUDA_GROUP_NORM_SMALL_BF16
+                                                     : RN_CUDA_GROUP_NORM_SMALL_F16,
+                          grid, a);
+}
+
 rn_status rn_cuda_group_norm(const rn_call *call) {
     const rn_group_norm_attrs *attrs = call->attrs;
     const rn_tensor *in = call->inputs, *out = call->outputs; // x, weight, bias, mean, rstd
@@ -100,6 +121,7 @@ rn_status rn_cuda_group_norm(const rn_call *call) {
     RN_TRY(rn_cuda_value_type(call, &in[2], &a.bias_type));
     RN_TRY(rn_cuda_value_type(call, &out[0], &a.y_type));
     if (of.images * of.pixels * of.channels == 0) return RN_OK;
+    if (!a.mean && is_small(&of, &a)) return norm_small(call, &of, &a);
     rn_cuda_grid grid = {a.chunks, a.images, 1, .threads = RN_ROWS_THREADS, .early = true};
     if (!a.mean) {
         uint64_t groups = of.images * of.groups;

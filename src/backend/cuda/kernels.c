@@ -81,6 +81,7 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_AVG_POOL_GRAD] = {rn_cuda_pool_grad, NULL},
     [RN_OP_MAX_POOL] = {rn_cuda_pool, NULL},
     [RN_OP_MAX_POOL_GRAD] = {rn_cuda_pool_grad, NULL},
+    [RN_OP_RESIZE] = {rn_cuda_resize, NULL},
     // of any plain dtype: images
     [RN_OP_CONV] = {rn_cuda_conv, rn_cuda_conv_workspace},
     [RN_OP_CONV_TRANSPOSE] = {rn_cuda_conv_grad_input, rn_cuda_conv_grad_input_workspace},
@@ -111,11 +112,13 @@ const rn_kernel rn_cuda_kernels[RN_OP_COUNT] = {
     [RN_OP_ADAMW] = {rn_cuda_adamw, NULL},
     [RN_OP_SGD] = {rn_cuda_sgd, NULL},
     [RN_OP_ACCUMULATE] = {rn_cuda_accumulate, NULL},
+    [RN_OP_TREE_SUM] = {rn_cuda_tree_sum, NULL},
     [RN_OP_LION] = {rn_cuda_lion, NULL},
     [RN_OP_ADAMW8] = {rn_cuda_adamw8, NULL},
     [RN_OP_ADAFACTOR] = {rn_cuda_adafactor, rn_cuda_adafactor_workspace},
     [RN_OP_LION8] = {rn_cuda_lion8, NULL},
     [RN_OP_AVERAGE] = {rn_cuda_average, NULL},
+    [RN_OP_ADAPTED_NORM] = {rn_cuda_adapted_norm, NULL},
 };
 
 // ---- layouts ------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ static void release_entry(const rn_lt *lt, rn_lt_entry *entry) {
     void *layouts[] = {entry->of_w, entry->of_x, entry->of_y};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i]) (void)lt->functions.layout_destroy(layouts[i]);
+    if (entry->product) (void)lt->functions.product_destroy(entry->product);
 }
 
 // The library stays loaded: it has threads and caches of its own that do not like to go.
@@ -250,25 +251,50 @@ static rn_status choose(const rn_lt *lt, void *product, rn_lt_entry *entry) {
 }
 
 static rn_status make_entry(const rn_lt *lt, void *product, rn_lt_entry *entry) {
-    rn_status status = make_layouts(lt, entry);
-    if (status == RN_OK) status = choose(lt, product, entry);
-    if (status != RN_OK) release_entry(lt, entry);
-    return status;
+    RN_TRY(make_layouts(lt, entry));
+    return choose(lt, product, entry);
 }
 
-// *out_kept: the table has it, and its layouts stay. Otherwise they are the caller's.
-static rn_status find_entry(rn_lt *lt, const rn_lt_shape *shape, void *product, rn_lt_entry *out,
+// Where the shape is in the table, or would be; RN_LT_PLACES: it is full.
+static uint32_t find_place(const rn_lt *lt, const rn_lt_shape *shape) {
+    const uint8_t *bytes = (const uint8_t *)shape;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof *shape; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    for (uint32_t i = 0; i < RN_LT_PLACES; i++) {
+        uint32_t place = (uint32_t)((hash + i) % RN_LT_PLACES), number = lt->places[place];
+        if (number == 0 || memcmp(&lt->shapes[number - 1].shape, shape, sizeof *shape) == 0)
+            return place;
+    }
+    return RN_LT_PLACES;
+}
+
+// The table's entry, or a new one. *out_kept: the table has it, and what it holds stays. Otherwise
+// it is the caller's.
+static rn_status find_entry(rn_lt *lt, const rn_lt_shape *shape, const void *bias, rn_lt_entry *out,
                             bool *out_kept) {
+    uint32_t place = find_place(lt, shape);
+    bool full = place == RN_LT_PLACES || lt->count == RN_LT_SHAPES;
+    uint32_t number = place == RN_LT_PLACES ? 0 : lt->places[place];
     *out_kept = true;
-    for (uint32_t i = 0; i < lt->count; i++)
-        if (memcmp(&lt->shapes[i].shape, shape, sizeof *shape) == 0) {
-            *out = lt->shapes[i];
-            return RN_OK;
-        }
+    if (number) {
+        *out = lt->shapes[number - 1];
+        return RN_OK;
+    }
     *out = (rn_lt_entry){.shape = *shape};
-    RN_TRY(make_entry(lt, product, out));
-    *out_kept = lt->count < RN_LT_SHAPES;
-    if (*out_kept) lt->shapes[lt->count++] = *out;
+    rn_status status = make_product(lt, shape, bias, &out->product);
+    if (status == RN_OK) status = make_entry(lt, out->product, out);
+    if (status != RN_OK || full) {
+        *out_kept = false;
+        return status;
+    }
+    lt->shapes[lt->count] = *out;
+    if (bias) lt->shapes[lt->count].product = NULL; // this one is of one address
+    lt->places[place] = (uint16_t)++lt->count;
     return RN_OK;
 }
 
@@ -300,22 +326,23 @@ rn_status rn_lt_run(const rn_call *call, const rn_lt_product *p, void *workspace
     void *aligned = (void *)(uintptr_t)rn_round_up((uintptr_t)workspace, WORKSPACE_ALIGN);
     rn_lt_shape shape = shape_of(p, workspace_bytes - WORKSPACE_ALIGN);
     rn_lt_entry entry = {0};
-    void *product = NULL;
     bool kept = true;
     *out_done = false;
     pthread_mutex_lock(&lt->lock);
     uint32_t known = lt->count;
     rn_status status = open_library(lt);
     bool there = status == RN_OK && lt->handle;
-    if (there) status = make_product(lt, &shape, p->bias, &product);
-    if (there && status == RN_OK) status = find_entry(lt, &shape, product, &entry, &kept);
+    if (there) status = find_entry(lt, &shape, p->bias, &entry, &kept);
     known = lt->count - known;
     pthread_mutex_unlock(&lt->lock);
+    bool own = p->bias && kept; // the product's description is this call's
+    if (there && status == RN_OK && !entry.product)
+        status = make_product(lt, &shape, p->bias, &entry.product);
     if (status == RN_OK && entry.is_served) {
-        status = submit(lt, &entry, product, p, aligned, stream);
+        status = submit(lt, &entry, entry.product, p, aligned, stream);
         *out_done = status == RN_OK;
     }
-    if (product) (void)lt->functions.product_destroy(product);
+    if (own && entry.product) (void)lt->functions.product_destroy(entry.product);
     if (!kept) release_entry(lt, &entry);
     uint64_t bytes;
     if (known > 0 && !stream->is_recording && status == RN_OK)

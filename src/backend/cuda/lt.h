@@ -53,7 +53,7 @@ typedef struct rn_lt_product {
     void *y;                               // (batch, m, n)
 } rn_lt_product;
 
-enum { RN_LT_SHAPES = 256 };
+enum { RN_LT_SHAPES = 1024, RN_LT_PLACES = 4096 };
 
 typedef struct rn_lt_shape { // all that an algorithm depends on, without padding
     uint64_t m, n, k, batch, x_stride, w_stride, y_stride, w_batch, workspace_bytes;
@@ -63,6 +63,7 @@ typedef struct rn_lt_shape { // all that an algorithm depends on, without paddin
 typedef struct rn_lt_entry {
     rn_lt_shape shape;
     void *of_w, *of_x, *of_y; // layouts
+    void *product;            // of a product without a bias, whose address it would have; or NULL
     rn_lt_algorithm algorithm;
     bool is_served; // an algorithm was found
 } rn_lt_entry;
@@ -75,6 +76,7 @@ typedef struct rn_lt {
     void *handle;        // NULL: it is not
     rn_lt_entry *shapes; // (RN_LT_SHAPES), the first `count` in use; they stay
     uint32_t count;
+    uint16_t places[RN_LT_PLACES]; // by hash: the number of a shape and 1; 0: free
 } rn_lt;
 
 void rn_lt_init(rn_lt *lt);

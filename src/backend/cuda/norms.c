@@ -34,6 +34,13 @@ static rn_status begin(const rn_call *call, rn_norm_args *out) {
     return rn_cuda_value_type(call, &call->outputs[0], &out->y_type);
 }
 
+// x and y of bf16 in whole eights, and all aligned.
+static bool is_whole(const rn_norm_args *args) {
+    return args->x_type == RN_PLAIN_BF16 && args->y_type == RN_PLAIN_BF16 && args->width % 8 == 0 &&
+           rn_cuda_is_aligned(args->x, 16) && rn_cuda_is_aligned(args->y, 16) &&
+           rn_cuda_is_aligned(args->weight, 16) && rn_cuda_is_aligned(args->bias, 16);
+}
+
 static rn_status launch(const rn_call *call, rn_cuda_kernel f32, uint32_t threads,
                         rn_cuda_kernel bf16, rn_cuda_kernel any, const rn_norm_args *args) {
     enum { BLOCKS_EACH = 4 };
@@ -41,10 +48,7 @@ static rn_status launch(const rn_call *call, rn_cuda_kernel f32, uint32_t thread
     if (args->rows == 0) return RN_OK;
     if (rn_cuda_all_f32(call))
         return rn_cuda_launch(call, f32, rn_cuda_row_grid(args->rows, threads), args);
-    bool both = args->x_type == RN_PLAIN_BF16 && args->y_type == RN_PLAIN_BF16 &&
-                args->width % 8 == 0 && rn_cuda_is_aligned(args->x, 16) &&
-                rn_cuda_is_aligned(args->y, 16) && rn_cuda_is_aligned(args->weight, 16) &&
-                rn_cuda_is_aligned(args->bias, 16);
+    bool both = is_whole(args);
     uint64_t blocks = rn_div_up(args->rows, RN_ROWS_THREADS / args->lanes);
     // As many as there are at once: a block fetches its next row while it works on one.
     if (both) blocks = rn_min_u64(blocks, (uint64_t)BLOCKS_EACH * traits->multiprocessors);
@@ -71,6 +75,15 @@ rn_status rn_cuda_layernorm(const rn_call *call) {
     args.mean = call->outputs[1].data;
     args.rstd = call->outputs[2].data;
     args.eps = attrs->eps;
+    if (args.rows && is_whole(&args) &&
+        args.width <= 256 * 8) { // of longer ones a warp holds too much
+        uint64_t deep = rn_div_up(args.width, 256), rows = RN_ROWS_THREADS / 32;
+        rn_cuda_kernel kernel = deep <= 3   ? RN_CUDA_LAYERNORM_WARP_3
+                                : deep <= 5 ? RN_CUDA_LAYERNORM_WARP_5
+                                            : RN_CUDA_LAYERNORM_WARP_8;
+        return rn_cuda_launch(call, kernel,
+                              rn_cuda_row_grid(rn_div_up(args.rows, rows), RN_ROWS_THREADS), &args);
+    }
     return launch(call, RN_CUDA_LAYERNORM, threads_of(args.width), RN_CUDA_LAYERNORM_BF16,
                   RN_CUDA_LAYERNORM_ANY, &args);
 }
@@ -84,6 +97,15 @@ rn_status rn_cuda_rmsnorm(const rn_call *call) {
     args.weight = call->inputs[1].data;
     args.rstd = call->outputs[1].data;
     args.eps = attrs->eps;
+    if (args.rows && is_whole(&args) && args.width <= 256) {
+        enum { EACH = 4 }; // rows of a thread
+        uint32_t lanes = args.width <= 64 ? 8 : args.width <= 128 ? 16 : 32;
+        rn_cuda_kernel kernel = lanes == 8    ? RN_CUDA_RMSNORM_NARROW_8
+                                : lanes == 16 ? RN_CUDA_RMSNORM_NARROW_16
+                                              : RN_CUDA_RMSNORM_NARROW_32;
+        uint64_t blocks = rn_div_up(args.rows, (uint64_t)EACH * RN_ROWS_THREADS / lanes);
+        return rn_cuda_launch(call, kernel, rn_cuda_row_grid(blocks, RN_ROWS_THREADS), &args);
+    }
     return launch(call, RN_CUDA_RMSNORM, RN_NORM_THREADS, RN_CUDA_RMSNORM_BF16, RN_CUDA_RMSNORM_ANY,
                   &args);
 }

@@ -1,4 +1,7 @@
 // pinned.c — first the limit, then the budget, then the driver, then the charge.
+//
+// The driver's own allocation clears a block page by page in one thread, about a second for 2 GB.
+// So a large one is mapped here in huge pages, which several threads touch, and then registered.
 #include "backend/cuda/pinned.h"
 #include "base/checked.h"
 #include "memory/account.h"
@@ -6,6 +9,10 @@
 #include "memory/ledger.h"
 
 #include <ration/cuda.h>
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t limit_bytes; // 0: the default
 static _Atomic uint64_t pinned_bytes;
@@ -41,10 +48,78 @@ static rn_status reserve(rn_account account, uint64_t bytes) {
 
 // ---- blocks -----------------------------------------------------------------------------------
 
+// Large blocks that are ours and registered, so that they are given back as they were taken.
+enum { MAPPED_MOST = 64, TOUCHERS_MOST = 16 };
+#define MAPPED_LEAST ((uint64_t)256 << 20)
+#define HUGE_PAGE    ((size_t)2 << 20)
+static pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *mapped[MAPPED_MOST]; // NULL: free
+
+static bool note_mapped(void *old, void *block) {
+    bool found = false;
+    pthread_mutex_lock(&mapped_lock);
+    for (int i = 0; i < MAPPED_MOST && !found; i++)
+        if (mapped[i] == old) mapped[i] = block, found = true;
+    pthread_mutex_unlock(&mapped_lock);
+    return found;
+}
+
+typedef struct toucher {
+    pthread_t thread;
+    volatile uint8_t *from, *to;
+    bool runs;
+} toucher;
+
+static void *touch(void *arg) {
+    toucher *t = arg;
+    for (volatile uint8_t *at = t->from; at < t->to; at += RN_PAGE_BYTES)
+        *at = 0;
+    return NULL;
+}
+
+// Pages come into being where they are first written: in huge pages, by several threads.
+static void touch_all(uint8_t *block, uint64_t bytes) {
+    toucher touchers[TOUCHERS_MOST];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t count = rn_max_u64(rn_min_u64(cpus > 0 ? (uint64_t)cpus : 1, TOUCHERS_MOST), 1);
+    uint64_t each = rn_round_up(rn_div_up(bytes, count), HUGE_PAGE);
+    (void)madvise(block, bytes, MADV_HUGEPAGE);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t from = rn_min_u64(i * each, bytes), to = rn_min_u64(from + each, bytes);
+        touchers[i] = (toucher){.from = block + from, .to = block + to};
+        touchers[i].runs = pthread_create(&touchers[i].thread, NULL, touch, &touchers[i]) == 0;
+        if (!touchers[i].runs) touch(&touchers[i]);
+    }
+    for (uint64_t i = 0; i < count; i++)
+        if (touchers[i].runs) (void)pthread_join(touchers[i].thread, NULL);
+}
+
+// False: the driver is to allocate it.
+static bool map_large(const rn_cuda_driver *driver, uint64_t bytes, void **out) {
+    if (bytes < MAPPED_LEAST || !driver->mem_host_register || !driver->mem_host_unregister)
+        return false;
+    void *block = rn_system_allocator.alloc(rn_system_allocator.self, bytes, HUGE_PAGE);
+    if (!block) return false;
+    touch_all(block, bytes);
+    bool pinned = driver->mem_host_register(block, bytes, RN_CU_HOST_PORTABLE) == RN_CU_SUCCESS;
+    if (pinned && note_mapped(NULL, block)) {
+        *out = block;
+        return true;
+    }
+    if (pinned) (void)driver->mem_host_unregister(block);
+    rn_system_allocator.free(rn_system_allocator.self, block, bytes);
+    return false;
+}
+
+static rn_status allocate(const rn_cuda_driver *driver, uint64_t bytes, void **out) {
+    if (map_large(driver, bytes, out)) return RN_OK;
+    return rn_cuda_check(driver, driver->mem_host_alloc(out, bytes, RN_CU_HOST_PORTABLE),
+                         "pinning host memory");
+}
+
 static rn_status pin(const rn_cuda_driver *driver, rn_account account, uint64_t bytes, void **out) {
     RN_TRY(rn_budget_reserve(account, bytes));
-    rn_status status = rn_cuda_check(
-        driver, driver->mem_host_alloc(out, bytes, RN_CU_HOST_PORTABLE), "pinning host memory");
+    rn_status status = allocate(driver, bytes, out);
     if (status == RN_OK)
         rn_ledger_count(account, *out, bytes);
     else
@@ -64,7 +139,12 @@ rn_status rn_cuda_pinned_take(const rn_cuda_driver *driver, rn_account account, 
 void rn_cuda_pinned_release(const rn_cuda_driver *driver, rn_account account, void *block,
                             uint64_t bytes) {
     rn_ledger_release(account, block, bytes);
-    (void)driver->mem_free_host(block);
+    if (bytes >= MAPPED_LEAST && note_mapped(block, NULL)) {
+        (void)driver->mem_host_unregister(block);
+        rn_system_allocator.free(rn_system_allocator.self, block, bytes);
+    } else {
+        (void)driver->mem_free_host(block);
+    }
     atomic_fetch_sub(&pinned_bytes, bytes);
 }
 

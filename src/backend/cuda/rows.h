@@ -46,6 +46,7 @@ rn_status rn_cuda_slope(const rn_call *call); // RELU_GRAD, SILU_GRAD, GELU_GRAD
 rn_status rn_cuda_clamp_grad(const rn_call *call);
 rn_status rn_cuda_gated_grad(const rn_call *call);
 rn_status rn_cuda_accumulate(const rn_call *call);
+rn_status rn_cuda_tree_sum(const rn_call *call);
 
 // ---- norms.c, rope.c ----------------------------------------------------------------------------
 rn_status rn_cuda_softmax(const rn_call *call);
@@ -80,6 +81,9 @@ rn_status rn_cuda_mse_grad(const rn_call *call);
 // ---- random.c -----------------------------------------------------------------------------------
 rn_status rn_cuda_random(const rn_call *call); // RANDOM_UNIFORM, RANDOM_NORMAL
 rn_status rn_cuda_dropout(const rn_call *call);
+
+// ---- adapted_norm.c -----------------------------------------------------------------------------
+rn_status rn_cuda_adapted_norm(const rn_call *call);
 
 // ---- optimizers.c -------------------------------------------------------------------------------
 rn_status rn_cuda_adamw(const rn_call *call);
@@ -140,7 +144,8 @@ rn_status rn_cuda_batchnorm(const rn_call *call);
 uint64_t rn_cuda_batchnorm_workspace(const rn_call *call);
 rn_status rn_cuda_batchnorm_grad(const rn_call *call);
 uint64_t rn_cuda_batchnorm_grad_workspace(const rn_call *call);
-rn_status rn_cuda_pool(const rn_call *call);      // MAX_POOL, AVG_POOL
+rn_status rn_cuda_pool(const rn_call *call); // MAX_POOL, AVG_POOL
+rn_status rn_cuda_resize(const rn_call *call);
 rn_status rn_cuda_pool_grad(const rn_call *call); // of both
 
 // ---- head_loss.c --------------------------------------------------------------------------------

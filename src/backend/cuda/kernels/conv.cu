@@ -309,13 +309,14 @@ static_assert(memory<2, 160>::BYTES == 214720 && memory<2, 128>::BYTES == 198208
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RN_CONV_BODY(is_bf16, halves, outputs) rn_conv::convolve<is_bf16, halves, outputs>(a)
+#define RN_CONV_CLUSTERS                       __cluster_dims__(RN_CONV_CLUSTER, 1, 1)
 #else
 #define RN_CONV_BODY(is_bf16, halves, outputs) (void)a
+#define RN_CONV_CLUSTERS                       // there are none before Hopper
 #endif
 #define RN_CONV(type, is_bf16, halves, pixels, outputs)                                            \
-    extern "C" __global__ void __cluster_dims__(RN_CONV_CLUSTER, 1, 1)                             \
-        __launch_bounds__(RN_CONV_THREADS, 1)                                                      \
-            rn_conv_##type##_##pixels##_##outputs(const __grid_constant__ rn_conv_args a) {        \
+    extern "C" __global__ void RN_CONV_CLUSTERS __launch_bounds__(RN_CONV_THREADS, 1)              \
+        rn_conv_##type##_##pixels##_##outputs(const __grid_constant__ rn_conv_args a) {            \
         RN_CONV_BODY(is_bf16, halves, outputs);                                                    \
     }
 #define RN_CONV_TYPE(type, is_bf16)                                                                \

@@ -277,6 +277,44 @@ extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS, 5)
     pair_by<RN_PLAIN_BF16>(a);
 }
 
+// ---- sums in a tree -----------------------------------------------------------------------------
+
+__device__ __forceinline__ void *slot_of(const rn_tree_sum_args &a, uint32_t slot) {
+    uint64_t bytes = a.n << (a.type == RN_PLAIN_F32 ? 2 : 1);
+    return slot == 0 ? a.sum : (uint8_t *)a.parts + (slot - 1) * bytes;
+}
+
+__device__ __forceinline__ float as_slot(const rn_tree_sum_args &a, float x) {
+    return a.type == RN_PLAIN_F32 ? x : rn_widen_bf16(rn_narrow_two(RN_PLAIN_BF16, x, 0.0f));
+}
+
+extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)
+    rn_tree_sum(const __grid_constant__ rn_tree_sum_args a) {
+    rn_begin();
+    void *into = slot_of(a, a.into);
+    // Slots lie n elements apart.
+    bool aligned = rn_is_aligned(a.g, 16) && rn_is_aligned(a.sum, 16) &&
+                   rn_is_aligned(a.parts, 16) && a.n % 8 == 0;
+    uint64_t eights = aligned ? a.n / 8 : 0;
+    for (uint64_t i = rn_thread(); i < eights; i += rn_threads()) {
+        rn_eight sum = rn_load_eight(a.g_type, a.g, 8 * i);
+        for (uint32_t k = a.adds; k-- > 0;) {
+            rn_eight slot = rn_load_eight(a.type, slot_of(a, a.into + k), 8 * i);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum.v[j] = __fadd_rn(slot.v[j], as_slot(a, sum.v[j]));
+        }
+        rn_store_eight(a.type, into, 8 * i, sum);
+    }
+#pragma unroll 1
+    for (uint64_t i = 8 * eights + rn_thread(); i < a.n; i += rn_threads()) {
+        float sum = rn_load_one(a.g_type, a.g, i);
+        for (uint32_t k = a.adds; k-- > 0;)
+            sum = __fadd_rn(rn_load_one(a.type, slot_of(a, a.into + k), i), as_slot(a, sum));
+        rn_store_one(a.type, into, i, sum);
+    }
+}
+
 // ---- stretched to each other --------------------------------------------------------------------
 
 // Four neighbours of a row, or one of them four times.

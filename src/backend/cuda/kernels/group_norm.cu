@@ -80,8 +80,8 @@ __device__ __forceinline__ void measure(const rn_group_norm_args &a, float *lane
         float shift[8], sum[8] = {}, squares[8] = {}, total[8];
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++)
-            shift[j] = j < count ? rn_load_one(a.x_type, a.x, base + (channel + j) / each * each)
-                                 : 0.0f;
+            shift[j] =
+                j < count ? rn_load_one(a.x_type, a.x, base + (channel + j) / each * each) : 0.0f;
         if (row < s.rows && count > 0) {
             uint64_t p = c.begin + row;
             auto add = [&](const rn_eight &x) {
@@ -130,8 +130,7 @@ __device__ __forceinline__ void measure(const rn_group_norm_args &a, float *lane
     }
 }
 
-template <uint32_t TYPE>
-__device__ __forceinline__ void apply(const rn_group_norm_args &a) {
+template <uint32_t TYPE> __device__ __forceinline__ void apply(const rn_group_norm_args &a) {
     share s = share_out(a.channels);
     chunk c = {a.pixels * blockIdx.x / gridDim.x, a.pixels * (blockIdx.x + 1) / gridDim.x};
     uint32_t row = threadIdx.x / s.columns, each = a.channels / a.groups, n = blockIdx.y;
@@ -203,6 +202,122 @@ __device__ __forceinline__ void apply(const rn_group_norm_args &a) {
 RN_GROUP_NORM(any, RN_PLAIN_NONE)
 RN_GROUP_NORM(bf16, RN_PLAIN_BF16)
 RN_GROUP_NORM(f16, RN_PLAIN_F16)
+
+// ---- small images -------------------------------------------------------------------------------
+
+namespace {
+
+enum { SMALL_AHEAD = 8, SMALL_THREADS = 1024 };
+
+// Pairs of neighbouring channels of one group, in the order of memory: this thread's every
+// `blockDim.x`-th.
+struct pairs {
+    uint32_t each, count;        // of a pixel; in all
+    uint32_t at, pixel, channel; // of the next one; channel: a pair's number
+    uint32_t step_pixel, step_channel;
+
+    __device__ __forceinline__ pairs(const rn_group_norm_args &a)
+        : each(a.channels / a.groups / 2), count((uint32_t)a.pixels * each), at(threadIdx.x),
+          pixel(threadIdx.x / each), channel(threadIdx.x % each), step_pixel(blockDim.x / each),
+          step_channel(blockDim.x % each) {}
+    __device__ __forceinline__ void go_on() {
+        at += blockDim.x;
+        pixel += step_pixel;
+        channel += step_channel;
+        if (channel >= each) channel -= each, pixel++;
+    }
+};
+
+template <uint32_t TYPE> __device__ __forceinline__ float2 widen_two(uint32_t raw) {
+    if constexpr (TYPE == RN_PLAIN_BF16)
+        return make_float2(__uint_as_float(raw << 16), __uint_as_float(raw & 0xffff0000));
+    return make_float2(rn_widen_f16(raw & 0xffff), rn_widen_f16(raw >> 16));
+}
+
+// take(pair, place among the group's channels, place in memory in pairs) for each of the thread's.
+template <class Take>
+__device__ __forceinline__ void each_pair(const rn_group_norm_args &a, const uint32_t *x,
+                                          Take take) {
+    pairs p(a);
+    uint32_t row = a.channels / 2;
+    while (p.at < p.count) {
+        uint32_t raw[SMALL_AHEAD], place[SMALL_AHEAD], channel[SMALL_AHEAD];
+#pragma unroll
+        for (int k = 0; k < SMALL_AHEAD; k++) {
+            place[k] = p.at < p.count ? p.pixel * row + p.channel : UINT32_MAX;
+            channel[k] = p.channel;
+            if (place[k] != UINT32_MAX) raw[k] = x[place[k]];
+            p.go_on();
+        }
+#pragma unroll
+        for (int k = 0; k < SMALL_AHEAD; k++)
+            if (place[k] != UINT32_MAX) take(raw[k], channel[k], place[k]);
+    }
+}
+
+// Two sums of the block, the same for all threads: lanes by xor, warps in order.
+__device__ __forceinline__ void add_block(float *p, float *q, float (*shared)[2] /* (32) */) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        *p += __shfl_xor_sync(0xffffffffu, *p, step);
+        *q += __shfl_xor_sync(0xffffffffu, *q, step);
+    }
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][0] = *p, shared[threadIdx.x / 32][1] = *q;
+    __syncthreads();
+    *p = *q = 0;
+    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+        *p += shared[i][0], *q += shared[i][1];
+}
+
+template <uint32_t TYPE> __device__ __forceinline__ void norm_small(const rn_group_norm_args &a) {
+    __shared__ float shared[32][2];
+    uint32_t g = blockIdx.x, n = blockIdx.y, each = a.channels / a.groups, first = g * each;
+    uint64_t base = ((uint64_t)n * a.pixels * a.channels + first) / 2;
+    const uint32_t *x = (const uint32_t *)a.x + base;
+    uint32_t *y = (uint32_t *)a.y + base;
+    float shift = widen_two<TYPE>(x[0]).x, sum = 0, squares = 0;
+    each_pair(a, x, [&](uint32_t raw, uint32_t, uint32_t) {
+        float2 v = widen_two<TYPE>(raw);
+        float p = v.x - shift, q = v.y - shift;
+        sum += p + q;
+        squares = fmaf(p, p, fmaf(q, q, squares));
+    });
+    add_block(&sum, &squares, shared);
+    double count = (double)a.pixels * each, away = sum / count;
+    double variance = squares / count - away * away;
+    float mean = (float)(shift + away);
+    float rstd = (float)(1 / sqrt((variance > 0 ? variance : 0) + a.eps));
+    if (threadIdx.x == 0 && a.out_mean) a.out_mean[n * a.groups + g] = mean;
+    if (threadIdx.x == 0 && a.out_rstd) a.out_rstd[n * a.groups + g] = rstd;
+    if (!a.y) return;
+    each_pair(a, x, [&](uint32_t raw, uint32_t channel, uint32_t place) {
+        float2 v = widen_two<TYPE>(raw);
+        uint32_t at = first + 2 * channel;
+        float z[2] = {v.x, v.y};
+#pragma unroll
+        for (uint32_t j = 0; j < 2; j++) {
+            float w = a.weight ? rn_load_one(a.weight_type, a.weight, at + j) : 1.0f;
+            float b = a.bias ? rn_load_one(a.bias_type, a.bias, at + j) : 0.0f;
+            z[j] = fmaf(z[j] - mean, rstd * w, b);
+            if (a.silu) z[j] = silu(z[j]);
+        }
+        y[place] = rn_narrow_two(TYPE, z[0], z[1]);
+    });
+}
+
+} // namespace
+
+// Grid (groups, N): all of it in one launch, where a group of an image is small; y may be x.
+extern "C" __global__ void __launch_bounds__(SMALL_THREADS)
+    rn_group_norm_small_bf16(const __grid_constant__ rn_group_norm_args a) {
+    rn_begin();
+    norm_small<RN_PLAIN_BF16>(a);
+}
+extern "C" __global__ void __launch_bounds__(SMALL_THREADS)
+    rn_group_norm_small_f16(const __grid_constant__ rn_group_norm_args a) {
+    rn_begin();
+    norm_small<RN_PLAIN_F16>(a);
+}
 
 // Grid (groups, N): the chunks' sums become the mean and rstd.
 extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)

@@ -2,7 +2,8 @@
 // in f32: what norms.cu is for f32 alone. A row's bits depend on nothing but the row.
 //
 // There are kernels of their own for x and y of bf16 in whole eights: what is known beforehand
-// needs no registers, and with fewer of them more rows are under way at once.
+// needs no registers, and with fewer of them more rows are under way at once. Rows of a head's size
+// share a warp, rows of a model's width have one each, without a barrier.
 #include "norm.cuh"
 #include "row_team.cuh"
 
@@ -87,6 +88,53 @@ __device__ __forceinline__ void rmsnorm_rows(const rn_norm_args &a) {
 
 RN_ROW_KERNELS(rmsnorm, BLOCKS)
 
+enum { NARROW_ROWS = 4 }; // of a thread, fetched together
+
+// Rows of up to 8 * Lanes elements, Lanes threads each; a thread's weights stay in its registers.
+template <int Lanes> __device__ __forceinline__ void rmsnorm_narrow(const rn_norm_args &a) {
+    const uint32_t eight = threadIdx.x % Lanes;
+    const bool there = 8 * eight < a.width;
+    uint64_t first = rn_thread() / Lanes, step = rn_threads() / Lanes;
+    rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}};
+    if (a.weight && there) w = rn_load_eight(a.weight_type, a.weight, 8 * eight);
+    for (; first - threadIdx.x / Lanes < a.rows; first += NARROW_ROWS * step) { // of whole blocks
+        rn_raw_eight raw[NARROW_ROWS] = {};
+#pragma unroll
+        for (int r = 0; r < NARROW_ROWS; r++)
+            if (there && first + r * step < a.rows)
+                raw[r] =
+                    rn_fetch_eight(RN_PLAIN_BF16, a.x, (first + r * step) * a.width + 8 * eight);
+#pragma unroll
+        for (int r = 0; r < NARROW_ROWS; r++) {
+            rn_eight v = rn_widen_eight(RN_PLAIN_BF16, raw[r]);
+            float sum = 0;
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum = __fmaf_rn(v.v[j], v.v[j], sum);
+            sum = rn_team<32>::fold_lanes<Lanes>(sum,
+                                                 [](float p, float q) { return __fadd_rn(p, q); });
+            float scale = rn_norm_scale(sum, a.width, a.eps);
+            uint64_t row = first + r * step;
+            if (row >= a.rows) continue;
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                v.v[j] = rn_norm_apply(v.v[j], scale, w.v[j]);
+            if (there) rn_store_eight(RN_PLAIN_BF16, a.y, row * a.width + 8 * eight, v);
+            if (eight == 0 && a.rstd) a.rstd[row] = scale;
+        }
+    }
+}
+
+#define RN_RMSNORM_NARROW(LANES)                                                                   \
+    extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
+        rn_rmsnorm_narrow_##LANES(const __grid_constant__ rn_norm_args a) {                        \
+        rn_begin();                                                                                \
+        rmsnorm_narrow<LANES>(a);                                                                  \
+    }
+RN_RMSNORM_NARROW(8)
+RN_RMSNORM_NARROW(16)
+RN_RMSNORM_NARROW(32)
+
 // ---- layer norm ---------------------------------------------------------------------------------
 
 // The sum of (x - mean)^2 over what the eight has.
@@ -136,6 +184,59 @@ __device__ __forceinline__ void layernorm_rows(const rn_norm_args &a) {
 }
 
 RN_ROW_KERNELS(layernorm, BLOCKS - 1)
+
+// A warp a row of up to 256 * Deep elements, which it holds.
+template <int Deep> __device__ __forceinline__ void layernorm_warp(const rn_norm_args &a) {
+    auto add = [](float p, float q) { return __fadd_rn(p, q); };
+    const uint32_t lane = threadIdx.x % 32, eights = a.width / 8;
+    uint64_t row = rn_thread() / 32, step = rn_threads() / 32;
+    for (; row < a.rows; row += step) {
+        rn_raw_eight raw[Deep] = {};
+        float sum = 0, squares = 0;
+#pragma unroll
+        for (int k = 0; k < Deep; k++)
+            if (32 * k + lane < eights)
+                raw[k] = rn_fetch_eight(RN_PLAIN_BF16, a.x, row * a.width + 8 * (32 * k + lane));
+#pragma unroll
+        for (int k = 0; k < Deep; k++) {
+            rn_eight v = rn_widen_eight(RN_PLAIN_BF16, raw[k]); // zeros where there is nothing
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum = __fadd_rn(sum, v.v[j]);
+        }
+        float mean = __fdiv_rn(rn_team<32>::fold_lanes(sum, add), (float)a.width);
+#pragma unroll
+        for (int k = 0; k < Deep; k++)
+            squares = add_squares(rn_widen_eight(RN_PLAIN_BF16, raw[k]),
+                                  32 * k + lane < eights ? 8 : 0, mean, squares);
+        float rstd = rn_norm_scale(rn_team<32>::fold_lanes(squares, add), a.width, a.eps);
+#pragma unroll
+        for (int k = 0; k < Deep; k++) {
+            uint32_t at = 8 * (32 * k + lane);
+            if (at >= a.width) continue;
+            rn_eight v = rn_widen_eight(RN_PLAIN_BF16, raw[k]);
+            rn_eight w = {{1, 1, 1, 1, 1, 1, 1, 1}}, b = {{0, 0, 0, 0, 0, 0, 0, 0}};
+            if (a.weight) w = rn_load_eight(a.weight_type, a.weight, at);
+            if (a.bias) b = rn_load_eight(a.bias_type, a.bias, at);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                v.v[j] = __fmaf_rn(__fmul_rn(__fsub_rn(v.v[j], mean), rstd), w.v[j], b.v[j]);
+            rn_store_eight(RN_PLAIN_BF16, a.y, row * a.width + at, v);
+        }
+        if (lane == 0 && a.mean) a.mean[row] = mean;
+        if (lane == 0 && a.rstd) a.rstd[row] = rstd;
+    }
+}
+
+#define RN_LAYERNORM_WARP(DEEP_OF_ROW)                                                             \
+    extern "C" __global__ void __launch_bounds__(RN_ROWS_THREADS)                                  \
+        rn_layernorm_warp_##DEEP_OF_ROW(const __grid_constant__ rn_norm_args a) {                  \
+        rn_begin();                                                                                \
+        layernorm_warp<DEEP_OF_ROW>(a);                                                            \
+    }
+RN_LAYERNORM_WARP(3)
+RN_LAYERNORM_WARP(5)
+RN_LAYERNORM_WARP(8)
 
 // ---- softmax ------------------------------------------------------------------------------------
 

@@ -82,6 +82,17 @@ typedef struct rn_pair_args {
     uint32_t a_type, b_type, y_type;
 } rn_pair_args;
 
+// slot[into] = slot[into] + (... + (slot[into + adds - 1] + g)), each sum rounded to the slots'
+// type (graph/op/tree_sum.h).
+typedef struct rn_tree_sum_args {
+    const void *g; // (n)
+    void *sum;     // (n): slot 0
+    void *parts;   // (slots - 1, n): the others
+    uint64_t n;
+    uint32_t into, adds;
+    uint32_t g_type, type;
+} rn_tree_sum_args;
+
 // d gate = dy up slope(gate), d up = dy activation(gate).
 typedef struct rn_gated_grad_args {
     const void *gate, *up, *dy; // (n)

@@ -100,6 +100,20 @@ typedef struct rn_embedding_grad_args {
     uint32_t dy_type, d_type;
 } rn_embedding_grad_args;
 
+// ---- adapted_norm.cu ----------------------------------------------------------------------------
+
+#define RN_ADAPTED_ROWS 16  // of a block
+#define RN_ADAPTED_RANK 256 // up to this, shared memory has the rows of up
+
+// y[n] = the norm of row n of w + scale * up down.
+typedef struct rn_adapted_norm_args {
+    rn_plain_args w;        // (rows, cols)
+    const float *down, *up; // (rank, cols), (rows, rank)
+    float *y;               // (rows)
+    uint32_t rank;
+    float scale;
+} rn_adapted_norm_args;
+
 // ---- reduce.cu ----------------------------------------------------------------------------------
 
 // dy goes to the first of the largest of each group, 0 elsewhere; a warp a group.
