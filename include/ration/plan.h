@@ -27,7 +27,13 @@ typedef struct rn_plan rn_plan;
 typedef struct rn_recipe_options {
     uint32_t micro_batches; // 0 or 1: none. The graph is of one of them and accumulates gradients
     bool halves; // kernels take 16 bits in the place of f32: a policy for activations need not cast
+    // Micro-batches are single samples, whose gradients and losses are summed in a tree over their
+    // numbers (rn_plan_options.exact).
+    bool exact;
 } rn_recipe_options;
+// The runtime scalar that a session sets to the number of the micro-batch, from 0, in graphs that
+// have it.
+#define RN_MICRO_BATCH "micro_batch"
 
 // Makes graphs; the planner may call it several times.
 typedef struct rn_recipe {
@@ -67,6 +73,9 @@ RN_API void rn_builtin_input(uint64_t seed, uint64_t elements, float *out /* (el
 
 // ---- planning -----------------------------------------------------------------------------------
 
+// A move of a training step that costs time and saves memory.
+typedef enum rn_move { RN_MOVE_AS_NEEDED, RN_MOVE_NEVER, RN_MOVE_ALWAYS } rn_move;
+
 typedef struct rn_plan_options {
     uint64_t budget_bytes; // for what the plan holds: arena and staging; 0 or RN_NO_LIMIT: no limit
     uint64_t
@@ -84,8 +93,11 @@ typedef struct rn_plan_options {
     // The CPU (rn_cpu_caps()), which may compute blocks of short runs whose weights are not on such
     // a device (hybrid execution); the first blocks for one that compiles. NULL: it computes none.
     const rn_device_caps *host_caps;
-    bool exact;       // the same bits at every budget: a batch's gradients are those of its single
-                      // samples, added in their order; nothing rounds otherwise (hybrid execution)
+    // The same bits at every budget: nothing that rounds otherwise is done (hybrid execution). Of a
+    // training step each sample (a packed sequence) is computed alone, whatever the budget and
+    // however many micro-batches are asked for, and gradients and losses are summed in one binary
+    // tree over the samples' numbers. So the bits are those of any other cut of the same batch.
+    bool exact;
     bool allow_lossy; // micro-batches of a graph with batch statistics
     rn_place_effort effort;
     // Weights by name, borrowed while the plan is made: patterns ('*' any run, '?' any one
@@ -94,6 +106,12 @@ typedef struct rn_plan_options {
     const char *offload;      // these do not, but for those to be kept
     uint32_t resident_blocks; // at most so many keep weights; RN_NO_BLOCKS: none, 0: no limit
     uint64_t resident_bytes;  // of weights that stay, at most; 0: no limit
+    // Of a training step, instead of the planner's own choice:
+    uint32_t micro_batches;   // 0: its choice. RN_INVALID: the batch cannot be cut so (`exact`: any
+                              // number that divides the batch, with the same bits)
+    rn_move recompute;        // of blocks: none, or all
+    rn_move host_states;      // the optimiser's states on the host: none, or all
+    rn_move host_activations; // the same of what is saved for the backward pass
     uint64_t reserved[4];     // zero
 } rn_plan_options;
 #define RN_NO_BLOCKS UINT32_MAX

@@ -126,7 +126,8 @@ static bool has_backward(const rn_graph *graph) {
 // or with weights in slices. The latter is NULL where no weight is so large.
 static rn_status build_graph(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point,
                              rn_graph **out) {
-    rn_recipe_options options = {.micro_batches = p->micro[micro]};
+    rn_recipe_options options = {.micro_batches = p->micro[micro],
+                                 .exact = p->options.exact && p->micro[micro] > 1};
     rn_graph *plain = NULL;
     uint32_t fusions = p->caps->fusions;
     if (point == 0 && cut == 0) return rn_recipe_build(p->recipe, fusions, &options, out);
@@ -375,12 +376,27 @@ static bool has_offloads(const rn_planner *p) {
     return p->caps->own_memory && case_at(p, 0, 0, 0)->trains;
 }
 
+// Whether a share is what was asked for.
+static bool allows_share(rn_move move, rn_share share) {
+    if (move == RN_MOVE_NEVER) return share == RN_SHARE_NONE;
+    return move != RN_MOVE_ALWAYS || share >= RN_SHARE_ALL;
+}
+
 // With all shares of what may be on the host; nothing there first.
 static void insert_shares(rn_planner *p, rn_variant v) {
-    rn_share end = has_offloads(p) ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
+    bool any = has_offloads(p);
+    rn_share end = any ? RN_SHARE_COUNT : RN_SHARE_NONE + 1;
     for (v.states = RN_SHARE_NONE; v.states < end; v.states++)
         for (v.sent = RN_SHARE_NONE; v.sent < end; v.sent++)
-            insert_variant(p, v);
+            if (!any || (allows_share(p->options.host_states, v.states) &&
+                         allows_share(p->options.host_activations, v.sent)))
+                insert_variant(p, v);
+}
+
+// The points of a front that may be chosen: the first recomputes nothing, the last everything.
+static bool allows_point(const rn_planner *p, const rn_front *front, uint32_t point) {
+    if (p->options.recompute == RN_MOVE_NEVER) return point == 0;
+    return p->options.recompute != RN_MOVE_ALWAYS || point + 1 == front->count;
 }
 
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
@@ -395,6 +411,7 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
             double seconds = b->total_seconds[slice] + front->seconds[point];
             v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds) +
                               passes * pass->total_seconds[slice];
+            if (!allows_point(p, front, point)) continue;
             for (v.cut = 0; b->slices[slice] && v.cut < p->cut_count; v.cut++)
                 insert_shares(p, v);
         }
@@ -413,15 +430,33 @@ static rn_status list_variants(rn_planner *p) {
 
 // ---- what may vary ------------------------------------------------------------------------------
 
+static rn_status check_wanted(const rn_planner *p, bool allowed) {
+    uint32_t wanted = p->options.micro_batches, most = p->recipe->max_micro_batches;
+    if (wanted <= 1) return RN_OK;
+    if (most < 2)
+        return rn_fail(RN_INVALID, "'%s' cannot be cut into micro-batches", p->recipe->name);
+    if (!allowed)
+        return rn_hint(rn_fail(RN_INVALID,
+                               "micro-batches of '%s' would change its result: it has "
+                               "batch statistics",
+                               p->recipe->name),
+                       "allow lossy moves, or leave them to the planner");
+    if (most % wanted == 0) return RN_OK;
+    return rn_hint(
+        rn_fail(RN_INVALID, "a batch of %u cannot be cut into %u micro-batches", most, wanted),
+        "use a number that divides the batch");
+}
+
 // The numbers into which the batch can be cut evenly: powers of two, and single samples. Exact sums
-// have one order whatever the budget: that of single samples, each computed alone and added to
-// those before it.
+// have one order whatever the budget: that of a tree of single samples, each computed alone.
 static rn_status list_micro(rn_planner *p) {
-    uint32_t most = p->recipe->max_micro_batches;
-    bool allowed = !p->options.exact && (!p->recipe->batch_statistics || p->options.allow_lossy);
+    uint32_t most = p->recipe->max_micro_batches, wanted = p->options.micro_batches;
+    bool allowed = !p->recipe->batch_statistics || (p->options.allow_lossy && !p->options.exact);
+    RN_TRY(check_wanted(p, allowed));
     RN_TRY(rn_arena_array(&p->memory, 34, sizeof *p->micro, (void **)&p->micro));
-    if (p->options.exact && !p->recipe->batch_statistics && most > 1) {
-        p->micro[p->micro_count++] = most;
+    if (p->options.exact && allowed && most > 1) wanted = most;
+    if (wanted) {
+        p->micro[p->micro_count++] = wanted;
         return RN_OK;
     }
     p->micro[p->micro_count++] = 1;

@@ -74,7 +74,7 @@ static bool fits_host(rn_planner *p, const rn_case *c, const rn_binding *binding
     uint64_t without = rn_residency_host(c, r, io, offloads, false);
     uint64_t with = rn_residency_host(c, r, io, offloads, true); // of small ones: less
     uint64_t limit = p->options.host_budget_bytes ? p->options.host_budget_bytes : RN_NO_LIMIT;
-    *out_from_host = c->own_memory && r.slots && with <= limit;
+    *out_from_host = c->own_memory && r.slots && with <= limit && !p->rule.once;
     p->least_host_bytes = rn_min_u64(p->least_host_bytes, rn_min_u64(with, without));
     return rn_min_u64(with, without) <= limit;
 }

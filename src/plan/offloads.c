@@ -19,7 +19,13 @@
 
 #include <string.h>
 
-enum { LEAST_BYTES = 4096 }; // smaller ones take longer to begin than to copy
+// Smaller ones take longer to begin than to copy. Behind a driver (whose runs take a while to
+// begin) a copy is several calls, and a LoRA has thousands of small moments.
+static uint64_t least_bytes(const rn_device_caps *caps) {
+    enum { LEAST = 4096 };
+    double begin = caps->run_seconds > 0 ? caps->step_seconds : 0;
+    return rn_max_u64(LEAST, (uint64_t)(caps->link_bytes_second * begin));
+}
 
 typedef struct touches {
     uint32_t first, last, before, after; // positions + 1, or 0: all; before the turn, from it on
@@ -87,7 +93,7 @@ static void add_offload(finder *f, uint32_t storage) {
     bool is_state = s->always && !s->held && !s->in_other_phases && t->updates_only &&
                     t->first > 1 && rn_graph_value(f->c->graph, s->value)->role == RN_ROLE_STATE;
     bool is_saved = !s->always && !s->from_start && !s->to_end && t->before && t->after;
-    if (s->bytes < LEAST_BYTES || !(is_state || is_saved) || !is_chosen(f, s)) return;
+    if (s->bytes < least_bytes(f->caps) || !(is_state || is_saved) || !is_chosen(f, s)) return;
     offload.away = is_state ? t->last - 1 : t->before - 1;
     offload.back = is_state ? t->first - 1 : t->after - 1;
     f->offloads->list[f->offloads->count++] = offload;

@@ -363,6 +363,7 @@ typedef struct rn_residency_rule {
                               // weights so fast; 0: it does not
     uint64_t ring_bytes;      // of the device, at least, for loads of segments
     const rn_program_values *values; // the graph is a phase of a program; NULL: it is not
+    bool once; // that is run once: copies of weights on the host would not be read again
 } rn_residency_rule;
 
 typedef struct rn_planner {

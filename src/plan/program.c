@@ -89,7 +89,9 @@ static uint32_t find_first(const question *q, const rn_program_values *values) {
 
 static rn_status plan_phase(const question *q, const rn_plan_options *options, rn_program *program,
                             uint32_t phase) {
-    rn_residency_rule rule = {.values = &program->values};
+    rn_residency_rule rule = {.values = &program->values,
+                              .once = program->phases[phase].runs == 1 &&
+                                      program->phases[phase].entries == 1};
     program->values.phase = phase;
     program->values.model = model_of(&q->phases[phase]);
     return rn_plan_make_alone(q->phases[phase].recipe, q->caps, options, &rule,

@@ -77,10 +77,13 @@ bool rn_program_used(const rn_plan *plan, const rn_program_value *value) {
 
 // ---- collecting ---------------------------------------------------------------------------------
 
+// A state that micro-batches are added up in: nothing of it is left between two runs.
 static bool is_sum(const rn_graph *graph, rn_value value) {
     for (uint32_t n = 0; n < rn_graph_node_count(graph); n++) {
         const rn_node *node = rn_graph_node(graph, n);
-        if (rn_op_is(node->op, RN_TRAIT_ACCUMULATE) && node->inputs[0] == value) return true;
+        if (!rn_op_is(node->op, RN_TRAIT_ACCUMULATE)) continue;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            if (node->inputs[i] == value) return true;
     }
     return false;
 }

@@ -79,11 +79,13 @@ static rn_status tell_stream(teller *t) {
                 plan->slot_count == 1 ? "" : "s", SIZE(plan->slot_bytes));
 }
 
-// Weights that are rows of a larger tensor, and how many tensors these are.
+// Weights that are rows of a larger tensor, and how many tensors these are; those of a model that
+// uses a tensor in parts are among them.
 static rn_status tell_cut(teller *t) {
     const rn_graph *graph = t->c->graph;
     uint64_t largest = 0;
     uint32_t slices = 0, tensors = 0;
+    if (t->variant->cut == 0) return RN_OK;
     for (rn_value v = 1; v <= rn_graph_value_count(graph); v++) {
         const rn_value_info *info = rn_graph_value(graph, v);
         uint64_t bytes = 0;

@@ -68,12 +68,14 @@ rn_status rn_recipe_build(const rn_recipe *recipe, uint32_t fusions,
     with.halves = (fusions & RN_FUSE_HALVES) != 0;
     rn_status s = recipe->build(recipe->self, &with, &plain);
     if (s == RN_OK && rn_graph_has_halves(plain)) s = fold_sums(&plain);
-    bool fuses = s == RN_OK && is_inference(plain) && !rn_graph_has_halves(plain);
-    if (s == RN_OK && !(fuses && rn_graph_may_fuse(plain, fusions))) {
+    // Fused ops are of f32; vectors are widened either way.
+    bool widens = recipe->widens_vectors && fusions & RN_FUSE_ALL;
+    if (s == RN_OK && rn_graph_has_halves(plain)) fusions = 0;
+    if (widens) fusions |= RN_FUSE_WIDEN;
+    if (s == RN_OK && !(is_inference(plain) && rn_graph_may_fuse(plain, fusions))) {
         *out = plain;
         return RN_OK;
     }
-    if (recipe->widens_vectors && fusions & RN_FUSE_ALL) fusions |= RN_FUSE_WIDEN;
     if (s == RN_OK) s = rn_graph_fuse(plain, fusions, out);
     rn_graph_destroy(plain); // also one that a builder left behind
     return s;

@@ -23,6 +23,8 @@
 #include "base/checked.h"
 #include "base/fetcher.h"
 
+#include <string.h>
+
 enum { GROUP_BYTES = 4 << 20, RIDER_BYTES = 64 << 10 };
 
 typedef struct note {
@@ -149,9 +151,10 @@ static void begin_held(const cutter *c, uint32_t first_value, const note *n,
     group->offset = held->offset;
 }
 
+// One run of bytes in a file: not a tensor for each matrix of a stack.
 static bool has_one_component(const rn_value_info *info) {
     rn_plain_components parts;
-    return info->shape.rank == 2 &&
+    return info->shape.rank == 2 && !(info->experts && strchr(info->name, '*')) &&
            rn_plain_components_of(info->dtype, info->shape.dims[0], info->shape.dims[1], &parts) &&
            parts.bytes[RN_COMPONENT_SCALE] == 0;
 }
