@@ -6,6 +6,7 @@
 #include "memory/budget.h"
 #include "memory/ledger.h"
 
+#include <assert.h>
 #include <string.h>
 
 // The purpose with the most bytes: under its name a refusal is told.
@@ -18,7 +19,15 @@ static rn_account largest(const rn_device *device, const uint64_t *purpose_bytes
 
 rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
                                 rn_device_memory *out) {
+    return rn_device_memory_take_part(device, purpose_bytes, RN_PURPOSE_OTHER, 0, out);
+}
+
+rn_status rn_device_memory_take_part(rn_device *device,
+                                     const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
+                                     rn_purpose later, uint64_t later_bytes,
+                                     rn_device_memory *out) {
     uint64_t bytes = 0;
+    assert(later_bytes <= purpose_bytes[later]);
     *out = (rn_device_memory){0};
     for (int p = 0; p < RN_PURPOSE_COUNT; p++)
         if (!rn_add_u64(bytes, purpose_bytes[p], &bytes))
@@ -26,20 +35,21 @@ rn_status rn_device_memory_take(rn_device *device, const uint64_t purpose_bytes[
     if (bytes == 0) return RN_OK;
     rn_account account = largest(device, purpose_bytes);
     void *block = NULL;
-    rn_status s = rn_budget_reserve(account, bytes);
-    if (s == RN_OVER_BUDGET) device->refused_bytes = bytes;
+    rn_status s = rn_budget_reserve(account, bytes - later_bytes);
+    if (s == RN_OVER_BUDGET) device->refused_bytes = bytes - later_bytes;
     RN_TRY(s);
     s = device->alloc(device, account, bytes, &block);
     if (s != RN_OK) {
-        rn_ledger_give_up(account, bytes);
+        rn_ledger_give_up(account, bytes - later_bytes);
         return s;
     }
     *out = (rn_device_memory){.device = device, .base = block, .bytes = bytes};
     memcpy(out->purpose_bytes, purpose_bytes, sizeof out->purpose_bytes);
+    out->purpose_bytes[later] -= later_bytes;
     for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++)
-        if (purpose_bytes[p])
+        if (out->purpose_bytes[p])
             rn_ledger_count((rn_account){.device = account.device, .purpose = p}, block,
-                            purpose_bytes[p]);
+                            out->purpose_bytes[p]);
     return RN_OK;
 }
 

@@ -205,7 +205,8 @@ typedef struct rn_device_memory {
     rn_device *device;
     uint8_t *base; // an address of the device: the host's only where caps.own_memory is false
     uint64_t bytes;
-    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // their sum is `bytes`
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // charged: their sum is `bytes`, but for what is
+                                              // charged later
 } rn_device_memory;
 
 // Asks the budget for all of it, allocates, charges. RN_OVER_BUDGET, RN_NO_MEMORY. Zero bytes give
@@ -213,6 +214,12 @@ typedef struct rn_device_memory {
 RN_MUST_USE rn_status rn_device_memory_take(rn_device *device,
                                             const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
                                             rn_device_memory *out);
+// The same, but `later_bytes` of `later` are neither asked for nor charged: whoever uses them
+// charges them first (rn_budget_charge), and releases them. The memory is there, untouched.
+RN_MUST_USE rn_status rn_device_memory_take_part(rn_device *device,
+                                                 const uint64_t purpose_bytes[RN_PURPOSE_COUNT],
+                                                 rn_purpose later, uint64_t later_bytes,
+                                                 rn_device_memory *out);
 void rn_device_memory_release(rn_device_memory *memory); // {0}-safe
 
 #endif
