@@ -79,6 +79,24 @@ RN_API RN_MUST_USE rn_status rn_embedder_embed(rn_embedder *embedder, const rn_s
 RN_API RN_MUST_USE rn_status rn_embedder_embed_tokens(rn_embedder *embedder, const rn_tokens *texts,
                                                       size_t count, float *out);
 
+// ---- rerankers ----------------------------------------------------------------------------------
+
+// Of a model that ranks (rn_model_info.ranks), an embedder whose options.text.scores is set: how
+// well each text answers a query, as the model's classifier says it (a logit: larger is better,
+// 1 / (1 + e^-x) is between 0 and 1). out (count). Of pairs that are too long the text's end is
+// left out. RN_INVALID: the query leaves no room for a text, or the embedder is for embeddings;
+// RN_UNSUPPORTED: the tokenizer does not join texts.
+RN_API RN_MUST_USE rn_status rn_embedder_score(rn_embedder *embedder, rn_str query,
+                                               const rn_str *texts, size_t count, float *out);
+// Tokens with RN_ENCODE_FIRST, and behind them others with RN_ENCODE_SECOND.
+typedef struct rn_token_pair {
+    rn_tokens tokens;
+    size_t second_at; // where the second text begins
+} rn_token_pair;
+RN_API RN_MUST_USE rn_status rn_embedder_score_pairs(rn_embedder *embedder,
+                                                     const rn_token_pair *pairs, size_t count,
+                                                     float *out);
+
 typedef struct rn_embedder_facts {
     rn_session_facts session;
     uint64_t runs, texts, tokens; // so far; tokens: that were computed

@@ -53,6 +53,9 @@ typedef struct rn_generator_options {
                           // needs their room; the output does not change. Windows do not roll then
                           // (rn_text_options). Without effect where the model keeps states
                           // (rn_model_info.state_bytes)
+    bool grow_kv; // one sequence on the host: pages of the KV cache are planned, but charged and
+                  // resident only once the text reaches them; where least_pages holds it, the
+                  // context is as many tokens as have pages. Whole while a profile is recorded
     bool measure_rates; // where plans for the CPU count with drafts (rn_rates_use): once one fits,
                         // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is

@@ -83,7 +83,8 @@ typedef struct rn_model_info {
     uint32_t context; // what it was trained for
     uint32_t window;  // of attention; 0: none
     bool tied_head;
-    bool encoder;                // for embeddings only: rn_model_make_recipe refuses it
+    bool encoder; // for embeddings only: rn_model_make_recipe refuses it
+    bool ranks;   // a reranker: its embedding recipe can give scores of pairs of texts instead
     rn_embedding_info embedding; // of any model
     uint64_t parameters, weight_bytes;
     uint64_t state_bytes; // that a sequence keeps beside keys and values, however long; 0: none.
@@ -130,13 +131,16 @@ typedef struct rn_embedding_options {
     uint32_t rows;        // of a run, at most, all of its texts together; the larger of 512 and
                           // text_tokens
     bool unquantised_activations; // products with quantised weights do not round their activations
-    uint64_t reserved[4];         // zero
+    bool scores;          // of a reranker: how well the second of two texts answers the first
+    uint64_t reserved[4]; // zero
 } rn_embedding_options;
 
 // A graph over the tokens of texts that lie one behind the other, each with all of its tokens in
 // one run; without a KV cache. Inputs i32: "tokens", "position" (ROWS), "span" (ROWS, 2): the rows
 // of a row's own text. Output "hidden" (ROWS, dim). Encoders see a text both ways, decoders from
-// its beginning. The model must outlive the recipe.
+// its beginning. With `scores`, a text being two with what stands between them: the input "type"
+// (ROWS), 1 in the second's rows, and "hidden" (ROWS, 1), of which the first row of a text counts;
+// RN_UNSUPPORTED: the model is no reranker. The model must outlive the recipe.
 RN_API RN_MUST_USE rn_status rn_model_make_embedding_recipe(const rn_model *model,
                                                             const rn_embedding_options *options,
                                                             rn_recipe *out);

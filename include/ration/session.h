@@ -44,12 +44,15 @@ RN_API RN_MUST_USE rn_status rn_plan_options_for(rn_device *device, const rn_dev
                                                  rn_plan_options *options);
 
 typedef struct rn_session_options {
-    rn_device *device;     // NULL: the CPU
-    const rn_flag *cancel; // seen between steps and between reads; may be NULL
-    bool audit;            // count live bytes at each step from the kernels' own arguments
-    bool guard;            // canary bytes around the arena (8 KiB more than planned) and where
-                           // it is free; RN_INTERNAL names a kernel that overwrote some
-    uint64_t reserved[4];  // zero
+    rn_device *device;      // NULL: the CPU
+    const rn_flag *cancel;  // seen between steps and between reads; may be NULL
+    bool audit;             // count live bytes at each step from the kernels' own arguments
+    bool guard;             // canary bytes around the arena (8 KiB more than planned) and where
+                            // it is free; RN_INTERNAL names a kernel that overwrote some
+    uint32_t growing_pages; // states of purpose KV with so many rows are charged and made resident
+                            // row by row as they are needed, on the host (rn_generator_options
+                            // .grow_kv); 0: all at once
+    uint64_t reserved[4];   // zero
 } rn_session_options;
 
 // Takes the arena (charged to the ledger) and reads the resident weights. The plan must outlive it.

@@ -48,6 +48,8 @@ typedef enum rn_encode_flags {
     RN_ENCODE_BEGIN = 1,   // what the tokenizer puts around a text: begin (and end) tokens
     RN_ENCODE_SPECIAL = 2, // special tokens that stand in the text ("<|eot_id|>") are themselves;
                            // without it they are spelled out, which is right for untrusted text
+    RN_ENCODE_FIRST = 4,   // the first of two texts: what stands before a text and between two
+    RN_ENCODE_SECOND = 8   // the second, appended to the first: what stands behind a text
 } rn_encode_flags;
 
 // Appends. Bytes that are not UTF-8 are encoded as the tokenizer can (byte tokens, or unknown).
@@ -60,6 +62,7 @@ typedef struct rn_tokenizer_info {
     uint32_t vocab_size;
     uint32_t begin, end, unknown, pad; // or RN_NO_TOKEN
     bool adds_begin, adds_end;         // RN_ENCODE_BEGIN puts them there
+    bool joins_pairs; // it says what stands between two texts: RN_ENCODE_FIRST, RN_ENCODE_SECOND
 } rn_tokenizer_info;
 RN_API const rn_tokenizer_info *rn_tokenizer_get_info(const rn_tokenizer *tokenizer);
 

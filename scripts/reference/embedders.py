@@ -217,4 +217,5 @@ def main():
         print(name, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()), "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -36,18 +36,27 @@ MODELS = {
     "qwen3_next": transformers.Qwen3NextConfig(**{**QWEN, "num_hidden_layers": 2}, linear_num_key_heads=2, linear_num_value_heads=4,
                                                layer_types=["linear_attention", "full_attention"], num_experts=0,
                                                rope_parameters={k: v for k, v in ROPE.items() if "mrope" not in k}),
+    # The form of the published files, with experts: fused in both containers.
+    "qwen35_moe": transformers.Qwen3_5MoeTextConfig(**{k: v for k, v in QWEN.items() if k != "intermediate_size"}, linear_num_key_heads=2,
+                                                    linear_num_value_heads=4, rope_parameters=ROPE, num_experts=6, num_experts_per_tok=3,
+                                                    moe_intermediate_size=16, shared_expert_intermediate_size=24),
+    "qwen3_next_moe": transformers.Qwen3NextConfig(**{**QWEN, "num_hidden_layers": 2}, linear_num_key_heads=2, linear_num_value_heads=4,
+                                                   layer_types=["linear_attention", "full_attention"], num_experts=6,
+                                                   num_experts_per_tok=3, moe_intermediate_size=16, shared_expert_intermediate_size=24,
+                                                   rope_parameters={k: v for k, v in ROPE.items() if "mrope" not in k}),
 }
 
 
 def make_model(config):
-    """Rates and biases of the delta rule that keep some of a state for a while; all else as for the others."""
+    """Rates and biases of the delta rule that keep some of a state for a while; all else as for the others. Of mixtures a seed whose
+    logits in f32 are within 3e-5 of those in f64."""
     model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator().manual_seed(9 if getattr(config, "num_experts", 0) else 7)
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             is_norm = "norm" in name and (config.model_type == "lfm2" or name.endswith("linear_attn.norm.weight"))
-            scale = 0.5 if "conv" in name and p.dim() == 3 else 0.2 if p.dim() > 1 else 0.3
+            scale = 0.5 if "conv" in name and p.dim() == 3 else 0.6 if name.endswith("mlp.gate.weight") else 0.2 if p.dim() > 1 else 0.3
             p.copy_(((1.0 if is_norm else -1.0 if "A_log" in name else 0.0) + scale * noise).half().float())
     return model
 
@@ -75,7 +84,9 @@ QWEN35 = {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_atte
           "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "linear_attn.in_proj_qkv": "attn_qkv",
           "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.in_proj_b": "ssm_beta",
           "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
-          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+          "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+          "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp"}
 OUTER = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
          "model.embedding_norm.weight": "token_embd_norm.weight", "lm_head.weight": "output.weight"}
 
@@ -84,6 +95,8 @@ def gguf_name(name, names):
     if name in OUTER:
         return OUTER[name]
     _, _, layer, *rest = name.split(".")
+    if "experts" in rest:  # all of a layer in a tensor
+        return f"blk.{layer}.ffn_{rest[-1].removesuffix('_proj')}_exps.weight"
     if rest[-1] == "A_log":
         return f"blk.{layer}.ssm_a"
     if rest[-1] == "dt_bias":
@@ -131,7 +144,13 @@ def write_settings(writer, config):
         writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
         writer.add_vocab_size(config.vocab_size)
         return
-    writer.add_feed_forward_length(config.intermediate_size)
+    if config.model_type == "qwen3_5_moe_text":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
@@ -149,12 +168,13 @@ def write_settings(writer, config):
 
 def write_gguf(path, config, model):
     lfm2 = config.model_type == "lfm2"
-    writer = gguf.GGUFWriter(path, "lfm2" if lfm2 else "qwen35")
+    writer = gguf.GGUFWriter(path, "lfm2" if lfm2 else "qwen35moe" if "moe" in config.model_type else "qwen35")
     write_settings(writer, config)
     for name, p in model.named_parameters():
         w = p.detach()
         w = w.squeeze(1) if lfm2 and w.dim() == 3 else w if lfm2 else convert_qwen(name, w, config)
-        half = w.dim() > 1 and "conv" not in name.replace("conv.in_proj", "").replace("conv.out_proj", "")
+        w = w.flatten() if "shared_expert_gate" in name else w
+        half = w.dim() > 1 and not name.endswith("mlp.gate.weight") and "conv" not in name.replace("conv.in_proj", "").replace("conv.out_proj", "")
         writer.add_tensor(gguf_name(name, LFM2 if lfm2 else QWEN35), (w.half() if half else w).contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -167,8 +187,9 @@ def write_gguf(path, config, model):
 def make_seeing(folder):
     """Settings and names as the published files have them, with tensors of images and drafts."""
     config = json.loads((folder / "config.json").read_text())
-    outer = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "text_config": config,
-             "vision_config": {"model_type": "qwen3_5", "hidden_size": 8}}
+    kind = config["model_type"].removesuffix("_text")
+    outer = {"architectures": ["Qwen3_5MoeForConditionalGeneration" if "moe" in kind else "Qwen3_5ForConditionalGeneration"],
+             "model_type": kind, "text_config": config, "vision_config": {"model_type": kind, "hidden_size": 8}}
     (folder / "config.json").write_text(json.dumps(outer, indent=2) + "\n")
     tensors = load_file(folder / "model.safetensors")
     tensors = {("model.language_model." + n[6:] if n.startswith("model.") else n): t for n, t in tensors.items()}
@@ -188,9 +209,9 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         copy.deepcopy(model).half().save_pretrained(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
-        if name == "qwen35_seeing":
+        if name in ("qwen35_seeing", "qwen35_moe"):
             make_seeing(folder)
-        elif name != "qwen3_next":
+        if name in ("lfm2", "qwen35", "qwen35_moe"):
             write_gguf(folder / "model.gguf", config, model)
         save({"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": logits}, folder / "golden.safetensors")
         (folder / "model.safetensors").chmod(0o644)

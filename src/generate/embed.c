@@ -6,6 +6,8 @@
 // Texts go into runs in their order, as many as have room: a text is never cut into two runs, since
 // its rows see each other. Pooling is a sum over a text's rows in their order, on the host, so it
 // does not depend on the run either.
+//
+// A reranker's texts are pairs, and a row is one number: the first row's is the score.
 #include <ration/embed.h>
 
 #include "base/arena.h"
@@ -37,6 +39,8 @@ struct rn_embedder {
     uint32_t rows;               // of a run, at most
     int32_t *tokens, *positions; // (rows): the run's inputs
     int32_t *spans;              // (rows, 2)
+    int32_t *types;              // (rows), of pairs
+    bool scores, has_types;      // has_types: its tokens have types
     uint32_t *ends;              // (rows): of the run's texts, the row behind each
     uint32_t row_count, text_count;
     bool failed; // the session must be reset
@@ -52,14 +56,16 @@ static rn_status resolve(rn_embedder *e) {
     RN_TRY(rn_check_reserved(o->reserved, "rn_embedder_options"));
     RN_TRY(rn_check_reserved(o->plan.reserved, "rn_plan_options"));
     RN_TRY(rn_check_reserved(o->session.reserved, "rn_session_options"));
+    e->scores = o->text.scores;
+    if (e->scores) o->form = (rn_embedding_form){RN_POOLING_CLS, RN_EMBEDDING_NORM_NONE, 0, false};
     if (o->form.pooling == RN_POOLING_MODEL) o->form.pooling = own->pooling;
     e->normalizes = o->form.norm == RN_EMBEDDING_NORM_MODEL ? own->normalizes
                                                             : o->form.norm == RN_EMBEDDING_NORM_L2;
-    e->dim = info->dim;
-    e->dimensions = o->form.dimensions ? o->form.dimensions : info->dim;
-    if (e->dimensions > info->dim)
+    e->dim = e->scores ? 1 : info->dim;
+    e->dimensions = o->form.dimensions ? o->form.dimensions : e->dim;
+    if (e->dimensions > e->dim)
         return rn_fail(RN_INVALID, "%u dimensions are more than the model's %u", e->dimensions,
-                       info->dim);
+                       e->dim);
     e->text_tokens = o->text.text_tokens ? o->text.text_tokens
                                          : (uint32_t)rn_min_u64(own->text_tokens, DEFAULT_ROWS);
     if (e->text_tokens > own->text_tokens)
@@ -71,15 +77,17 @@ static rn_status resolve(rn_embedder *e) {
 }
 
 static rn_status take_memory(rn_embedder *e) {
-    void *tokens, *positions, *spans, *ends;
+    void *tokens, *positions, *spans, *types, *ends;
     size_t rows = e->options.text.rows;
     RN_TRY(rn_arena_array(&e->memory, rows, sizeof *e->tokens, &tokens));
     RN_TRY(rn_arena_array(&e->memory, rows, sizeof *e->positions, &positions));
     RN_TRY(rn_arena_array(&e->memory, rows, 2 * sizeof *e->spans, &spans));
+    RN_TRY(rn_arena_array(&e->memory, rows, sizeof *e->types, &types));
     RN_TRY(rn_arena_array(&e->memory, rows, sizeof *e->ends, &ends));
     e->tokens = tokens;
     e->positions = positions;
     e->spans = spans;
+    e->types = types;
     e->ends = ends;
     return RN_OK;
 }
@@ -163,6 +171,8 @@ static rn_status open_session(rn_embedder *e) {
     if (e->options.planned) e->options.planned(e->options.planned_self, e->plan);
     e->rows = (uint32_t)rn_plan_get_summary(e->plan)->rows;
     RN_TRY(rn_session_create(e->plan, &weights, &e->options.session, &e->session));
+    e->has_types =
+        e->scores && rn_graph_find(rn_plan_graph(e->plan), RN_ROLE_INPUT, "type") != RN_NO_VALUE;
     rn_stage(caps_of(e)->own_memory ? "model_on_device" : "model_loaded_cpu");
     return RN_OK;
 }
@@ -266,6 +276,7 @@ static rn_status run_rows(rn_embedder *e) {
     RN_TRY(rn_session_set(e->session, "tokens", e->tokens, bytes));
     RN_TRY(rn_session_set(e->session, "position", e->positions, bytes));
     RN_TRY(rn_session_set(e->session, "span", e->spans, 2 * bytes));
+    if (e->has_types) RN_TRY(rn_session_set(e->session, "type", e->types, bytes));
     RN_TRY(rn_session_run(e->session, e->row_count));
     e->failed = false;
     e->facts.seconds += rn_session_get_facts(e->session).seconds;
@@ -296,7 +307,8 @@ static rn_status flush(rn_embedder *e, float **out) {
 
 // Behind those that are waiting. Of a text that is too long the beginning counts, and the token
 // that the tokenizer puts behind every text.
-static rn_status add_text(rn_embedder *e, const rn_tokens *text, float **out) {
+// second_at: from which token on it is the second of two texts, or its count.
+static rn_status add_text(rn_embedder *e, const rn_tokens *text, size_t second_at, float **out) {
     const rn_tokenizer *tokenizer = rn_model_tokenizer(e->model);
     uint32_t vocab = rn_model_get_info(e->model)->vocab_size;
     uint32_t count = (uint32_t)rn_min_u64(text->count, e->text_tokens);
@@ -311,6 +323,7 @@ static rn_status add_text(rn_embedder *e, const rn_tokens *text, float **out) {
             return rn_fail(RN_INVALID, "token %u is not in the vocabulary of %u", id, vocab);
         e->tokens[row] = (int32_t)id;
         e->positions[row] = (int32_t)(i + rn_model_get_info(e->model)->embedding.first_position);
+        e->types[row] = i >= second_at;
         e->spans[2 * row] = (int32_t)first;
         e->spans[2 * row + 1] = (int32_t)(first + count);
     }
@@ -325,13 +338,20 @@ static rn_status check_length(const rn_embedder *e, size_t index, size_t count) 
                    e->text_tokens);
 }
 
+// A reranker's session gives scores, another's does not.
+static rn_status check_use(const rn_embedder *e, bool scores) {
+    if (e->scores == scores) return RN_OK;
+    return rn_fail(RN_INVALID, scores ? "this embedder makes embeddings, not scores"
+                                      : "this embedder makes scores of pairs, not embeddings");
+}
+
 rn_status rn_embedder_embed_tokens(rn_embedder *e, const rn_tokens *texts, size_t count,
                                    float *out) {
-    rn_status s = RN_OK;
+    rn_status s = check_use(e, false);
     e->row_count = e->text_count = 0;
     for (size_t i = 0; s == RN_OK && i < count; i++) {
         s = check_length(e, i, texts[i].count);
-        if (s == RN_OK) s = add_text(e, &texts[i], &out);
+        if (s == RN_OK) s = add_text(e, &texts[i], texts[i].count, &out);
     }
     return s == RN_OK ? flush(e, &out) : s;
 }
@@ -339,15 +359,58 @@ rn_status rn_embedder_embed_tokens(rn_embedder *e, const rn_tokens *texts, size_
 rn_status rn_embedder_embed(rn_embedder *e, const rn_str *texts, size_t count, float *out) {
     const rn_tokenizer *tokenizer = rn_model_tokenizer(e->model);
     rn_tokens tokens = {0};
-    rn_status s = RN_OK;
+    rn_status s = check_use(e, false);
     if (!tokenizer) return rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer");
     e->row_count = e->text_count = 0;
     for (size_t i = 0; s == RN_OK && i < count; i++) {
         tokens.count = 0;
         s = rn_tokenizer_encode(tokenizer, texts[i], RN_ENCODE_BEGIN, &tokens);
         if (s == RN_OK) s = check_length(e, i, tokens.count);
-        if (s == RN_OK) s = add_text(e, &tokens, &out);
+        if (s == RN_OK) s = add_text(e, &tokens, tokens.count, &out);
     }
     rn_tokens_free(&tokens);
+    return s == RN_OK ? flush(e, &out) : s;
+}
+
+// ---- scores -------------------------------------------------------------------------------------
+
+rn_status rn_embedder_score_pairs(rn_embedder *e, const rn_token_pair *pairs, size_t count,
+                                  float *out) {
+    rn_status s = check_use(e, true);
+    e->row_count = e->text_count = 0;
+    for (size_t i = 0; s == RN_OK && i < count; i++) {
+        if (pairs[i].second_at >= rn_min_u64(pairs[i].tokens.count, e->text_tokens))
+            s = rn_fail(RN_INVALID, "pair %zu: its first text leaves none of the %u tokens", i,
+                        e->text_tokens);
+        if (s == RN_OK) s = add_text(e, &pairs[i].tokens, pairs[i].second_at, &out);
+    }
+    return s == RN_OK ? flush(e, &out) : s;
+}
+
+// The first text's tokens are in *pair; the second's take the place of another's.
+static rn_status join_pair(const rn_tokenizer *tokenizer, rn_str second, rn_token_pair *pair) {
+    pair->tokens.count = pair->second_at;
+    return rn_tokenizer_encode(tokenizer, second, RN_ENCODE_SECOND, &pair->tokens);
+}
+
+rn_status rn_embedder_score(rn_embedder *e, rn_str query, const rn_str *texts, size_t count,
+                            float *out) {
+    const rn_tokenizer *tokenizer = rn_model_tokenizer(e->model);
+    rn_token_pair pair = {0};
+    if (!tokenizer) return rn_fail(RN_NOT_FOUND, "the model comes without a tokenizer");
+    if (!rn_tokenizer_get_info(tokenizer)->joins_pairs)
+        return rn_fail(RN_UNSUPPORTED, "the tokenizer does not say what stands between two texts");
+    rn_status s = check_use(e, true);
+    if (s == RN_OK) s = rn_tokenizer_encode(tokenizer, query, RN_ENCODE_FIRST, &pair.tokens);
+    pair.second_at = pair.tokens.count;
+    if (s == RN_OK && pair.second_at >= e->text_tokens)
+        s = rn_fail(RN_INVALID, "the query has %zu tokens; with a text they may be %u",
+                    pair.second_at, e->text_tokens);
+    e->row_count = e->text_count = 0;
+    for (size_t i = 0; s == RN_OK && i < count; i++) {
+        s = join_pair(tokenizer, texts[i], &pair);
+        if (s == RN_OK) s = add_text(e, &pair.tokens, pair.second_at, &out);
+    }
+    rn_tokens_free(&pair.tokens);
     return s == RN_OK ? flush(e, &out) : s;
 }

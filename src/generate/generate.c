@@ -124,8 +124,14 @@ static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
     g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
     if (g->plan->every_run) g->rows = (uint32_t)g->plan->segments.rows;
-    RN_TRY(rn_session_create(g->plan, &maker->weights, &g->options.session, &g->session));
+    rn_session_options session = g->options.session;
+    bool grows = g->options.grow_kv && g->text.sequences == 1 && !g->options.prefix_caching;
+    if (grows) session.growing_pages = g->text.pages;
+    RN_TRY(rn_session_create(g->plan, &maker->weights, &session, &g->session));
     rn_page_pool_shrink(&g->pool, g->text.pages);
+    if (grows) // a page too few would make its only text wait for ever
+        g->text.context =
+            (uint32_t)rn_min_u64(g->text.context, (uint64_t)g->text.pages * g->text.page_tokens);
     g->window = maker->window;
     g->text.largest &= rn_graph_find(graph, RN_ROLE_OUTPUT, "largest") != RN_NO_VALUE;
     g->held = rn_generator_held(g);

@@ -179,6 +179,9 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     if (g->failed) RN_TRY(rn_session_reset(g->session));
     g->failed = true;
     write_inputs(g);
+    // Pages that were never taken lie below all others on the pool's stack: those that ever were
+    // are the first ones.
+    RN_TRY(rn_session_hold_pages(g->session, g->pool.taken_peak));
     RN_TRY(rn_kv_sides_sync(g, on_host));
     RN_TRY(set_inputs(g, rows));
     RN_TRY(rn_session_run(g->session, rows));

@@ -18,7 +18,13 @@
 
 #include <stdio.h>
 
-enum { WINDOW_BYTES = 64 << 10, MAX_NAME_BYTES = 63, MAX_RANK = 4, DEFAULT_ALIGNMENT = 32 };
+enum {
+    WINDOW_BYTES = 64 << 10,
+    MAX_NAME_BYTES = 63,
+    MAX_LONG_NAME_BYTES = 127,
+    MAX_RANK = 4,
+    DEFAULT_ALIGNMENT = 32
+};
 enum { MIN_PAIR_BYTES = 8 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8 };
 
 typedef struct gguf_reader {
@@ -254,6 +260,12 @@ static const char *removed_type(uint32_t type) {
     return NULL;
 }
 
+// ggml's names have 63 bytes at most; stable-diffusion.cpp is built for 127, and writes files
+// without any metadata.
+static uint64_t most_name_bytes(const gguf_reader *reader) {
+    return reader->pair_count == 0 ? MAX_LONG_NAME_BYTES : MAX_NAME_BYTES;
+}
+
 // The bytes from a tensor's offset to the next one's; false where that cannot be read.
 static bool measure_unknown(gguf_reader *reader, uint64_t *out_bytes) {
     uint64_t dims[MAX_RANK], name_bytes = 0, offset, next;
@@ -261,7 +273,7 @@ static bool measure_unknown(gguf_reader *reader, uint64_t *out_bytes) {
     uint32_t type;
     bool read = take_u64(reader, &offset, "a tensor's offset") == RN_OK &&
                 take_u64(reader, &name_bytes, "a tensor's name") == RN_OK &&
-                name_bytes <= MAX_NAME_BYTES &&
+                name_bytes <= most_name_bytes(reader) &&
                 take_text(reader, name_bytes, &after.name, "a tensor's name") == RN_OK &&
                 read_dims(reader, &after, dims) == RN_OK &&
                 take_u32(reader, &type, "a tensor's type") == RN_OK &&
@@ -296,11 +308,11 @@ static rn_status read_tensor(gguf_reader *reader, uint64_t *expected_offset) {
     uint64_t dims[MAX_RANK], name_bytes = 0;
     rn_tensor_info tensor = {.file = reader->index, .dims = dims};
     RN_TRY(take_u64(reader, &name_bytes, "a tensor's name"));
-    if (name_bytes > MAX_NAME_BYTES)
-        return rn_error_locate(rn_fail(RN_CORRUPT,
-                                       "a tensor's name has %llu bytes, at most %d are allowed",
-                                       (unsigned long long)name_bytes, MAX_NAME_BYTES),
-                               reader->file->info.path, reader->at);
+    if (name_bytes > most_name_bytes(reader))
+        return rn_error_locate(
+            rn_fail(RN_CORRUPT, "a tensor's name has %llu bytes, at most %llu are allowed",
+                    (unsigned long long)name_bytes, (unsigned long long)most_name_bytes(reader)),
+            reader->file->info.path, reader->at);
     RN_TRY(take_text(reader, name_bytes, &tensor.name, "a tensor's name"));
     RN_TRY(read_dims(reader, &tensor, dims));
     RN_TRY(read_type(reader, &tensor));

@@ -276,6 +276,15 @@ rn_status rn_json_skip(rn_json_reader *reader) {
     return RN_OK;
 }
 
+rn_status rn_json_skip_rest(rn_json_reader *reader, const rn_json_item *first) {
+    rn_json_item item = *first;
+    if (item.kind == RN_JSON_KEY) return rn_json_skip(reader);
+    if (item.kind != RN_JSON_OBJECT && item.kind != RN_JSON_ARRAY) return RN_OK;
+    for (int level = reader->depth; reader->depth >= level;)
+        RN_TRY(rn_json_next(reader, &item));
+    return RN_OK;
+}
+
 rn_status rn_json_u64_of(const rn_json_item *item, uint64_t *out) {
     *out = 0;
     bool whole = item->kind == RN_JSON_NUMBER;

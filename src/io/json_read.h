@@ -58,6 +58,8 @@ RN_MUST_USE rn_status rn_json_next(rn_json_reader *reader, rn_json_item *out);
 RN_MUST_USE rn_status rn_json_expect(rn_json_reader *reader, rn_json_kind kind, rn_json_item *out);
 // Skips the value that comes next, however deep.
 RN_MUST_USE rn_status rn_json_skip(rn_json_reader *reader);
+// The same of a value whose first item has been read: the rest of it.
+RN_MUST_USE rn_status rn_json_skip_rest(rn_json_reader *reader, const rn_json_item *first);
 // A whole number 0 .. 2^64-1 without sign, point or exponent.
 RN_MUST_USE rn_status rn_json_u64_of(const rn_json_item *item, uint64_t *out);
 const char *rn_json_kind_name(rn_json_kind kind);

@@ -101,9 +101,11 @@ typedef struct rn_text_architecture rn_text_architecture; // text/decoder.h
 typedef struct rn_text_builder rn_text_builder;
 
 // An addition to a weight W (out, in): y = W x + up (scale * down x), both f32. A row that did not
-// choose it gets up * 0: its bits do not change.
+// choose it gets up * 0: its bits do not change. With a magnitude (DoRA) it is the first of its
+// weight, and y is multiplied by magnitude / the norms of the rows of W + scale * up down.
 typedef struct rn_low_rank {
     const char *down, *up; // the names of their weights, (rank, in) and (out, rank)
+    const char *magnitude; // (out); NULL: LoRA
     uint32_t rank;
     float scale;     // 0: none, it is in `up`
     uint32_t choice; // 0: for all rows; n: for rows whose input "adapter.n", f32 (ROWS, 1), is 1
@@ -116,7 +118,21 @@ typedef struct rn_llama_files {
     rn_dtype (*dtype)(const void *self, const char *weight);
     // The addition number `index` (0, 1, ...) to a weight; NULL: there are no more.
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
+    // Whether there is such a weight: for architectures whose files have one of two forms. NULL:
+    // no.
+    bool (*exists)(const void *self, const char *weight);
 } rn_llama_files;
+
+// Layers whose feed-forward is a mixture of experts.
+typedef struct rn_moe_config {
+    uint32_t experts;      // of a layer; 0: no layer has any
+    uint32_t ffn;          // of an expert
+    uint32_t shared_ffn;   // of all that every row goes through, as one; 0: none
+    uint32_t dense_layers; // the first, which have none
+    rn_route_attrs route;
+    bool choice_bias; // of the router
+    bool shared_gate; // what is shared has a gate of its own
+} rn_moe_config;
 
 #define RN_ROPE_DIVISORS 256 // pairs of a head at most
 
@@ -167,9 +183,10 @@ typedef struct rn_llama_config {
     bool parallel;                        // attention and feed-forward both read the layer's input
     bool tied;                            // the head is the embedding
     rn_recurrent_config recurrent;        // no layers: none
-    bool largest;                         // of each row of logits, as outputs
-    bool unquantised_activations;         // products with quantised weights do not round
-    rn_dtype activations;                 // as rn_forward's
+    rn_moe_config moe;
+    bool largest;                 // of each row of logits, as outputs
+    bool unquantised_activations; // products with quantised weights do not round
+    rn_dtype activations;         // as rn_forward's
     // Inference:
     rn_dtype kv_dtype; // f32, f16 or q8_0
     uint32_t context, page_tokens, sequences, logit_rows;
@@ -183,6 +200,8 @@ typedef struct rn_llama_config {
     uint32_t first_position;   // of a text, in the table of learned positions
     uint32_t distance_buckets; // of a bias by the distance of key and query; 0: none
     uint32_t dense;            // between the two products behind pooling; 0: there are none
+    bool ranks;                // the files have the head of a reranker ...
+    bool scores;               // ... and its scores are wanted instead of the rows
     // Training:
     uint32_t tokens; // of each sequence
     bool documents;  // packed into it

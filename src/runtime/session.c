@@ -41,7 +41,8 @@ static rn_status take_arena(rn_session *session) {
         session->base = session->arena.base;
         return RN_OK;
     }
-    RN_TRY(rn_device_memory_take(session->device, bytes, &session->arena));
+    RN_TRY(rn_device_memory_take_part(session->device, bytes, RN_PURPOSE_KV,
+                                      rn_session_growing_bytes(session), &session->arena));
     session->base = session->arena.base + (session->options.guard ? RN_GUARD_BYTES : 0);
     return RN_OK;
 }
@@ -53,7 +54,8 @@ rn_status rn_session_fill_values(rn_session *session, bool states) {
         uint8_t *at = rn_session_address(session, v);
         uint64_t bytes = session->plan->places[v].bytes;
         if (!at || info->producer != RN_NO_NODE || rn_session_home(session, v)) continue;
-        if (info->role == RN_ROLE_STATE && states) rn_queue_zero(session->compute, at, bytes);
+        if (info->role == RN_ROLE_STATE && states && !rn_session_grows(session, v))
+            rn_queue_zero(session->compute, at, bytes);
         if (info->role == RN_ROLE_CONSTANT)
             rn_queue_copy_in(session->compute, at, info->constant, bytes);
     }
@@ -105,6 +107,20 @@ static rn_status list_sums(rn_session *session) {
     return RN_OK;
 }
 
+static rn_status prepare_numbers(rn_session *session) {
+    const rn_graph *graph = session->plan->graph;
+    uint32_t count = rn_graph_scalar_count(graph), at = 0;
+    void *numbered = NULL;
+    while (at < count && strcmp(rn_graph_scalar_name(graph, at), RN_MICRO_BATCH) != 0)
+        at++;
+    if (at == count) return RN_OK;
+    session->number_scalar = at;
+    RN_TRY(rn_arena_array(&session->memory, (size_t)session->plan->summary.micro_batches * count,
+                          sizeof *session->numbered, &numbered));
+    session->numbered = numbered;
+    return RN_OK;
+}
+
 static rn_status open_session(rn_session *session, const rn_weight_source *weights) {
     if (!session->device) {
         RN_TRY(rn_cpu_device_create(session->plan->caps.threads, &session->device));
@@ -116,6 +132,7 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     RN_TRY(rn_session_prepare_walk(session));
     RN_TRY(rn_session_list_inputs(session));
     RN_TRY(list_sums(session));
+    RN_TRY(prepare_numbers(session));
     RN_TRY(rn_session_prepare_captures(session));
     RN_TRY(rn_session_open_io(session));
     RN_TRY(rn_session_open_copies(session));
@@ -192,6 +209,7 @@ void rn_session_destroy(rn_session *session) {
     if (session->device) rn_session_close_offloads(session);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
+    rn_session_release_pages(session);
     if (session->device && !session->program) rn_device_memory_release(&session->arena);
     if (session->owns_device) rn_device_destroy(session->device);
     rn_arena_free_all(&session->memory);
@@ -442,12 +460,24 @@ static void zero_sums(rn_session *session) {
                       session->plan->places[session->sums[i]].bytes);
 }
 
+// Which micro-batch it is, where the graph asks for that: single samples find their places in a
+// tree of sums by it (base/sum_tree.h). Calls may run later than they are submitted, so each
+// micro-batch has scalars of its own.
+static void number_micro_batch(rn_session *session, uint32_t number) {
+    uint32_t count = rn_graph_scalar_count(session->plan->graph);
+    if (!session->numbered) return;
+    session->call_scalars = session->numbered + (size_t)number * count;
+    memcpy(session->call_scalars, session->scalars, count * sizeof *session->scalars);
+    session->call_scalars[session->number_scalar].f64 = number;
+}
+
 static rn_status submit(rn_session *session, uint64_t rows) {
     uint32_t cut = session->plan->summary.micro_batches;
     rn_session_forget_slots(session);
     if (!session->primed) rn_session_prime(session);
     zero_sums(session);
     for (uint32_t i = 0; i < cut; i++) {
+        number_micro_batch(session, i);
         if (cut > 1)
             copy_inputs(session, rows, i);
         else

@@ -56,6 +56,8 @@ struct rn_session {
     rn_arena memory; // all tables
     rn_device_memory arena;
     uint8_t *base;           // of the plan's arena, within `arena`
+    uint64_t page_bytes;     // of a page of the KV cache that grows, in all layers; 0: none grows
+    uint32_t held_pages;     // of it, charged and resident so far
     rn_program_run *program; // whose arena it is, of which this is a phase; NULL: its own
 
     rn_queue *compute;
@@ -109,6 +111,9 @@ struct rn_session {
     rn_session_input *inputs; // (input_count)
     uint32_t input_count;
     rn_scalar scalars[RN_MAX_SCALARS];
+    rn_scalar *numbered;     // (micro-batches, scalars of the graph) where it has RN_MICRO_BATCH
+    rn_scalar *call_scalars; // those of the micro-batch that is being submitted; NULL: `scalars`
+    uint32_t number_scalar;
 
     rn_row_pick *picks;  // (the most ids of an input whose rows are gathered)
     int32_t *unique_ids; // as many
@@ -135,6 +140,16 @@ struct rn_session {
 static inline bool rn_step_fills(const rn_plan_step *step) {
     return step->kind == RN_STEP_READ || step->kind == RN_STEP_UPLOAD;
 }
+
+// ---- a KV cache that grows (kv_growth.c) --------------------------------------------------------
+
+// What of the arena is charged later, by rn_session_hold_pages; sets page_bytes.
+uint64_t rn_session_growing_bytes(rn_session *session);
+// Whether this value's pages come as they are needed.
+bool rn_session_grows(const rn_session *session, rn_value value);
+// The first `pages` pages are there, zeroed and charged. RN_OVER_BUDGET: those so far stay.
+RN_MUST_USE rn_status rn_session_hold_pages(rn_session *session, uint32_t pages);
+void rn_session_release_pages(rn_session *session);
 
 // ---- places (bind.c) ----------------------------------------------------------------------------
 

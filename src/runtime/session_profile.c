@@ -34,6 +34,7 @@ struct rn_session_profile {
     bool running;                                      // the run's operation has begun
     pthread_t caller;                                  // of the run
     uint32_t *step_names, *buffer_names, *group_names; // (steps), (buffers), (weight groups)
+    rn_value *largest;                                 // (buffers): of the values that share it
     uint32_t *operand_names;                           // (steps): see name_operands; 0 for none
     uint32_t operand_recording;                        // the one they are of; 0: none
     bool operand_segments;                             // as segments of a run have them
@@ -118,18 +119,21 @@ static uint32_t name_value(const rn_session_profile *p, const rn_plan *plan, rn_
     return rn_profile_label(info->name, rn_graph_block_name(plan->graph, info->block), detail.data);
 }
 
-// A weight group is called by its first weight.
+// A weight group is called by its largest weight.
 static uint32_t name_group(const rn_session_profile *p, const rn_plan *plan, uint32_t index) {
     const rn_plan_group *group = &plan->groups[index];
-    rn_value first = plan->group_values[group->first_value];
-    if (group->value_count == 1) return name_value(p, plan, first);
+    const rn_value *values = plan->group_values + group->first_value;
+    rn_value largest = values[0];
+    for (uint32_t i = 1; i < group->value_count; i++)
+        if (plan->places[values[i]].bytes > plan->places[largest].bytes) largest = values[i];
+    if (group->value_count == 1) return name_value(p, plan, largest);
     char more[32];
     bool trained = false;
     text name = {.bytes = 0}, detail = {.bytes = 0};
     for (uint32_t i = 0; i < group->value_count; i++)
         trained |= p->trained[plan->group_values[group->first_value + i]];
     snprintf(more, sizeof more, " and %u more", group->value_count - 1);
-    append(&name, rn_graph_value(plan->graph, first)->name);
+    append(&name, rn_graph_value(plan->graph, largest)->name);
     append(&name, more);
     snprintf(more, sizeof more, "%u weights", group->value_count);
     append(&detail, more);
@@ -145,6 +149,21 @@ static uint32_t name_workspace(const rn_plan *plan, uint32_t step) {
     return rn_profile_label(name.data, rn_graph_block_name(plan->graph, node->block), NULL);
 }
 
+// Of the values that share a buffer, the one that fills it most: the first of equal ones.
+static void find_largest(const rn_session_profile *p, const rn_plan *plan) {
+    for (rn_value v = 1; v <= rn_graph_value_count(plan->graph); v++) {
+        const rn_plan_place *place = &plan->places[v];
+        if (place->buffer >= plan->buffer_count) continue;
+        rn_value *largest = &p->largest[place->buffer];
+        if (*largest == RN_NO_VALUE || place->bytes > plan->places[*largest].bytes) *largest = v;
+    }
+    for (uint32_t i = 0; i < plan->buffer_count; i++) // the first that lives there, where it is one
+        if (plan->buffers[i].kind == RN_BUFFER_VALUE &&
+            (p->largest[i] == RN_NO_VALUE ||
+             plan->places[plan->buffers[i].value].bytes == plan->places[p->largest[i]].bytes))
+            p->largest[i] = plan->buffers[i].value;
+}
+
 static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
                             const rn_plan_buffer *buffer) {
     switch (buffer->kind) {
@@ -155,7 +174,7 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
     case RN_BUFFER_HELD:
         return rn_profile_label("held for other phases", NULL, NULL);
     default:
-        return name_value(p, plan, buffer->value);
+        return name_value(p, plan, p->largest[buffer - plan->buffers]);
     }
 }
 
@@ -221,6 +240,7 @@ static rn_status take_tables(rn_session_profile *p, const rn_plan *plan) {
     RN_TRY(take(p, steps, sizeof(uint32_t), &p->operand_names));
     RN_TRY(take(p, (size_t)rn_graph_value_count(plan->graph) + 1, sizeof(bool), &p->trained));
     RN_TRY(take(p, buffers, sizeof(uint32_t), &p->buffer_names));
+    RN_TRY(take(p, buffers, sizeof(rn_value), &p->largest));
     RN_TRY(take(p, plan->group_count, sizeof(uint32_t), &p->group_names));
     RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->send_names));
     RN_TRY(take(p, plan->offload_count, sizeof(uint32_t), &p->fetch_names));
@@ -301,6 +321,7 @@ static rn_status make(rn_session *session) {
     find_heirs(p, session->plan);
     find_phases(p, session->plan);
     find_trained(p, session->plan->graph);
+    find_largest(p, session->plan);
     return RN_OK;
 }
 

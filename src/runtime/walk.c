@@ -189,10 +189,11 @@ static rn_status check_guard(void *self, uint32_t step) {
 }
 
 static void compute(rn_session *session, uint32_t step) {
-    const rn_call *call = &session->calls[step];
-    const rn_kernel *kernel = &session->device->caps.kernels[call->op];
+    rn_call call = session->calls[step];
+    const rn_kernel *kernel = &session->device->caps.kernels[call.op];
+    if (session->call_scalars) call.scalars = session->call_scalars;
     if (session->guard) rn_guard_paint(session->guard, step);
-    rn_queue_launch(session->compute, kernel, call);
+    rn_queue_launch(session->compute, kernel, &call);
     if (session->guard) rn_queue_call(session->compute, check_guard, session->guard, step);
     if (session->options.audit) rn_session_audit_resident(session);
 }

@@ -167,14 +167,14 @@ static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes
         return rn_fail(RN_INTERNAL, "the reader's list does not end with a unit");
     rn_component_of component = w->lists[w->list].components[w->base + piece.extent];
     rn_status s = RN_OK;
-    if (component.component == RN_COMPONENT_DATA && piece.offset_in_extent == 0)
+    uint64_t offset = component.first_byte + piece.offset_in_extent;
+    if (component.component == RN_COMPONENT_DATA && offset == 0)
         s = rn_packing_begin(w->plan, component.value,
                              target + w->plan->places[component.value].offset, w->workers,
                              &w->packing);
     if (component.component == RN_COMPONENT_DATA) w->packing.narrow = component.narrow;
     if (s == RN_OK)
-        s = rn_packing_take(&w->packing, component.component, piece.offset_in_extent, piece.data,
-                            piece.bytes);
+        s = rn_packing_take(&w->packing, component.component, offset, piece.data, piece.bytes);
     *left_bytes -= piece.bytes;
     atomic_fetch_add(&w->read_bytes, piece.bytes);
     rn_reader_release(w->reader, &piece);

@@ -15,7 +15,8 @@
 typedef struct rn_component_of {
     rn_value value;
     rn_component component;
-    rn_dtype narrow; // F16, BF16: what an f32 weight is in the file; else NONE
+    rn_dtype narrow;     // F16, BF16: what an f32 weight is in the file; else NONE
+    uint64_t first_byte; // of the component that the extent begins with: of a stack of tensors
 } rn_component_of;
 
 // Raw weights of an entry.

@@ -7,8 +7,10 @@
 #include "runtime/weights_internal.h"
 
 #include "base/checked.h"
+#include "graph/weight_rows.h"
 
 #include <stdio.h>
+#include <string.h>
 
 // ---- a weight's components ----------------------------------------------------------------------
 
@@ -105,6 +107,11 @@ static rn_status find_tensor(const rn_weights *w, rn_value value, rn_component c
 
 // ---- lists --------------------------------------------------------------------------------------
 
+// A stack with a tensor for each of its matrices.
+static bool is_in_pieces(const rn_value_info *info) {
+    return info->experts && strchr(info->name, '*');
+}
+
 // The file's bytes of the rows that a layout packs together: pieces of whole ones are packed
 // fastest.
 static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor_info *tensor) {
@@ -113,6 +120,7 @@ static uint64_t grain_bytes(const rn_weights *w, rn_value value, const rn_tensor
     uint64_t rows = 0, cols = 0;
     if (!layout || !layout->rows_together) return 0;
     rn_matrix_of(info, &rows, &cols);
+    if (is_in_pieces(info)) rows /= info->experts; // the tensor is one matrix of them
     return tensor->bytes / rows * layout->rows_together(info->dtype);
 }
 
@@ -172,7 +180,29 @@ static rn_status list_weight(rn_weights *w, rn_group_list *list, rn_value value)
         if (w->plan->places[value].file_layout)
             list_file_weight(list, value, &tensor);
         else
-            list_extent(w, list, (rn_component_of){value, component, narrow}, &tensor);
+            list_extent(w, list, (rn_component_of){value, component, narrow, 0}, &tensor);
+    }
+    return RN_OK;
+}
+
+// A tensor an expert, one behind the other in the stack.
+static rn_status list_experts(rn_weights *w, rn_group_list *list, rn_value value) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+    rn_plain_components components = {0};
+    RN_TRY(rn_weight_components(info, &components));
+    find_in_memory(w, value, components.total_bytes);
+    if (w->plain[value]) return RN_OK;
+    if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    uint64_t bytes = components.total_bytes / info->experts;
+    for (uint32_t e = 0; e < info->experts; e++) {
+        char name[512];
+        const rn_tensor_info *tensor = rn_expert_tensor(info->name, e, name, sizeof name)
+                                           ? rn_checkpoint_find(w->source.checkpoint, name)
+                                           : NULL;
+        if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
+        RN_TRY(check_tensor(info, name, info->dtype, bytes, tensor));
+        list_extent(w, list, (rn_component_of){value, RN_COMPONENT_DATA, RN_DTYPE_NONE, e * bytes},
+                    tensor);
     }
     return RN_OK;
 }
@@ -181,24 +211,39 @@ static rn_status list_group(rn_weights *w, rn_group_list *list, uint32_t entry) 
     const rn_plan_group *group = &w->plan->groups[list->groups[entry]];
     list->first[entry] = list->extent_count;
     list->first_file_weight[entry] = list->file_weight_count;
-    for (uint32_t i = 0; i < group->value_count; i++)
-        RN_TRY(list_weight(w, list, w->plan->group_values[group->first_value + i]));
+    for (uint32_t i = 0; i < group->value_count; i++) {
+        rn_value value = w->plan->group_values[group->first_value + i];
+        bool pieces = is_in_pieces(rn_graph_value(w->plan->graph, value));
+        RN_TRY(pieces ? list_experts(w, list, value) : list_weight(w, list, value));
+    }
     list->first[entry + 1] = list->extent_count;
     list->first_file_weight[entry + 1] = list->file_weight_count;
     return RN_OK;
 }
 
+// Extents of a weight group at most.
+static size_t count_extents(const rn_weights *w, const rn_plan_group *group) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < group->value_count; i++) {
+        rn_value value = w->plan->group_values[group->first_value + i];
+        const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+        count += is_in_pieces(info) ? info->experts : RN_COMPONENT_COUNT;
+    }
+    return count;
+}
+
 static rn_status make_list(rn_weights *w, rn_group_list *list) {
-    size_t values = 0, entries = (size_t)list->count + 1;
+    size_t values = 0, extents = 0, entries = (size_t)list->count + 1;
     void *first = NULL, *first_file_weight = NULL, *items = NULL, *components = NULL,
          *file_weights = NULL;
-    for (uint32_t i = 0; i < list->count; i++)
+    for (uint32_t i = 0; i < list->count; i++) {
         values += w->plan->groups[list->groups[i]].value_count;
+        extents += count_extents(w, &w->plan->groups[list->groups[i]]);
+    }
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first));
     RN_TRY(rn_arena_array(&w->memory, entries, sizeof(uint32_t), &first_file_weight));
-    RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_extent), &items));
-    RN_TRY(rn_arena_array(&w->memory, values * RN_COMPONENT_COUNT, sizeof(rn_component_of),
-                          &components));
+    RN_TRY(rn_arena_array(&w->memory, extents, sizeof(rn_extent), &items));
+    RN_TRY(rn_arena_array(&w->memory, extents, sizeof(rn_component_of), &components));
     RN_TRY(rn_arena_array(&w->memory, values, sizeof(rn_file_weight), &file_weights));
     list->first = first;
     list->first_file_weight = first_file_weight;

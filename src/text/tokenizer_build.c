@@ -344,5 +344,6 @@ rn_status rn_tokenizer_finish(rn_tokenizer *tokenizer) {
         tokenizer->vocab.flags[info->end] |= RN_TOKEN_END;
     info->adds_begin = tokenizer->before_count > 0;
     info->adds_end = tokenizer->after_count > 0;
+    info->joins_pairs = tokenizer->between_count > 0;
     return RN_OK;
 }

@@ -284,6 +284,9 @@ rn_status rn_load_gguf_vocab(rn_tokenizer *tokenizer, const rn_checkpoint *check
     add_end = find_bool(checkpoint, "add_eos_token", add_end) && info->end != RN_NO_TOKEN;
     if (add_begin)
         RN_TRY(rn_tokenizer_put_around(tokenizer->before, &tokenizer->before_count, info->begin));
-    return add_end ? rn_tokenizer_put_around(tokenizer->after, &tokenizer->after_count, info->end)
-                   : RN_OK;
+    if (!add_end) return RN_OK;
+    // BERT has one separator between two texts, RoBERTa two.
+    for (int i = tokenizer->wordpiece.vocab ? 1 : 0; i < 2; i++)
+        RN_TRY(rn_tokenizer_put_around(tokenizer->between, &tokenizer->between_count, info->end));
+    return rn_tokenizer_put_around(tokenizer->after, &tokenizer->after_count, info->end);
 }

@@ -389,6 +389,8 @@ static rn_status take_special(rn_tokenizer_json *json) {
                      &tokenizer->before_count));
     RN_TRY(put_names(tokenizer, around->after, around->after_count, tokenizer->after,
                      &tokenizer->after_count));
+    RN_TRY(put_names(tokenizer, around->between, around->between_count, tokenizer->between,
+                     &tokenizer->between_count));
     if (tokenizer->before_count) tokenizer->info.begin = tokenizer->before[0];
     if (tokenizer->after_count) tokenizer->info.end = tokenizer->after[0];
     return RN_OK;

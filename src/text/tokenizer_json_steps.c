@@ -177,6 +177,10 @@ static rn_status take_post_processor(void *self, const rn_json_step *step) {
         !is_type(step, "BertProcessing"))
         return refuse("post-processor", step->type);
     json->around = *step;
+    if (is_type(step, "TemplateProcessing")) return RN_OK;
+    // RoBERTa has its separator twice.
+    for (int i = is_type(step, "RobertaProcessing") ? 0 : 1; i < 2 && step->after_count; i++)
+        json->around.between[json->around.between_count++] = step->after[0];
     return RN_OK;
 }
 

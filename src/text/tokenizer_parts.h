@@ -37,6 +37,8 @@ struct rn_tokenizer {
     // What RN_ENCODE_BEGIN puts around a text.
     uint32_t before[RN_AROUND_MOST], after[RN_AROUND_MOST];
     size_t before_count, after_count;
+    uint32_t between[RN_AROUND_MOST]; // two texts
+    size_t between_count;
     bool show_blank;    // U+2581 is decoded as a blank
     bool show_bytes;    // <0x0A> is decoded as a byte
     bool strip_first;   // decoding drops the blank that a text begins with

@@ -135,21 +135,38 @@ static void write_added(gguf_vocab *v) {
     rn_json_end(json);
 }
 
-static void write_sequence(rn_json *json, const char *id) {
+static void write_sequence(rn_json *json, const char *id, uint32_t type) {
     rn_json_object(json, NULL);
     rn_json_object(json, "Sequence");
     rn_json_string(json, "id", id);
-    rn_json_u64(json, "type_id", 0);
+    rn_json_u64(json, "type_id", type);
     rn_json_end(json);
     rn_json_end(json);
 }
 
-static void write_special(rn_json *json, rn_str token) {
+static void write_special(rn_json *json, rn_str token, uint32_t type) {
     rn_json_object(json, NULL);
     rn_json_object(json, "SpecialToken");
     rn_json_text(json, "id", token);
-    rn_json_u64(json, "type_id", 0);
+    rn_json_u64(json, "type_id", type);
     rn_json_end(json);
+    rn_json_end(json);
+}
+
+// Two texts: BERT has one separator between them and another type for the second, RoBERTa has two
+// separators, and decoders begin anew.
+static void write_pair(gguf_vocab *v, rn_str begin, rn_str end) {
+    rn_json *json = &v->json;
+    rn_str model = find_text(v->gguf, "model");
+    bool bert = rn_str_equal(model, RN_STR("bert")), roberta = rn_str_equal(model, RN_STR("t5"));
+    rn_json_array(json, "pair");
+    if (begin.bytes) write_special(json, begin, 0);
+    write_sequence(json, "A", 0);
+    if (end.bytes) write_special(json, end, 0);
+    if (roberta && end.bytes) write_special(json, end, 0);
+    if (!bert && !roberta && begin.bytes) write_special(json, begin, 0);
+    write_sequence(json, "B", bert);
+    if (end.bytes) write_special(json, end, bert);
     rn_json_end(json);
 }
 
@@ -160,21 +177,17 @@ static void write_post_processor(gguf_vocab *v, bool begins, bool ends) {
     rn_str begin = text_of(v, ids[0]), end = text_of(v, ids[1]);
     bool with_begin = find_bool(v->gguf, "add_bos_token", begins) && begin.bytes;
     bool with_end = find_bool(v->gguf, "add_eos_token", ends) && end.bytes;
-    static const char *const sides[] = {"single", "pair"}, *const names[] = {"A", "B"};
     if (!with_begin && !with_end) {
         rn_json_null(json, "post_processor");
         return;
     }
     write_type(json, "post_processor", "TemplateProcessing");
-    for (int side = 0; side < 2; side++) {
-        rn_json_array(json, sides[side]);
-        for (int i = 0; i <= side; i++) {
-            if (with_begin) write_special(json, begin);
-            write_sequence(json, names[i]);
-            if (with_end) write_special(json, end);
-        }
-        rn_json_end(json);
-    }
+    rn_json_array(json, "single");
+    if (with_begin) write_special(json, begin, 0);
+    write_sequence(json, "A", 0);
+    if (with_end) write_special(json, end, 0);
+    rn_json_end(json);
+    write_pair(v, with_begin ? begin : (rn_str){0}, with_end ? end : (rn_str){0});
     rn_json_object(json, "special_tokens");
     for (int i = 0; i < 2; i++) {
         rn_str token = i ? end : begin;

@@ -21,6 +21,9 @@ static const struct {
     {TEXT "qwen35/model.gguf", TEXT "qwen35"},
     {TEXT "qwen35_seeing", TEXT "qwen35_seeing"},
     {TEXT "qwen3_next", TEXT "qwen3_next"},
+    {TEXT "qwen35_moe", TEXT "qwen35_moe"},
+    {TEXT "qwen35_moe/model.gguf", TEXT "qwen35_moe"},
+    {TEXT "qwen3_next_moe", TEXT "qwen3_next_moe"},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -291,7 +294,11 @@ static void a_plan_has_the_states_of_all_sequences(void **state) {
                                      3 * (3 * 64 + 4 * 8 * 8) * 4,
                                      3 * (3 * 64 + 4 * 8 * 8) * 4,
                                      (3 * 48 + 2 * 8 * 8) * 4,
+                                     (3 * 64 + 4 * 8 * 8) * 4,
+                                     3 * (3 * 64 + 4 * 8 * 8) * 4,
+                                     3 * (3 * 64 + 4 * 8 * 8) * 4,
                                      (3 * 64 + 4 * 8 * 8) * 4};
+    _Static_assert(sizeof bytes / sizeof *bytes == MODELS, "a size for each model");
     for (size_t i = 0; i < MODELS; i++) {
         rn_model *model = open_model(models[i].file);
         rn_generator_options options = options_of(8, 5);

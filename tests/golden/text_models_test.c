@@ -43,6 +43,12 @@ static const struct {
     {"gptneox", "grouped q, k, v, a rope of half a head", "logits"},
     {"falcon", "two norms, four heads of q to one of k", "logits"},
     {"falcon_one", "one norm, one head of k", "logits"},
+    {"mixtral", "experts, weights by their sum", "logits"},
+    {"qwen2_moe", "experts, and a shared one with a gate", "logits"},
+    {"qwen3_moe", "experts, norms of q and k", "logits"},
+    {"qwen3_moe_fused", "all experts of a layer in one tensor", "logits"},
+    {"olmoe", "experts, norms of all heads as one", "logits"},
+    {"glm4_moe", "a bias of the choice, shared experts, a dense layer", "logits"},
 };
 
 static void every_architecture_gives_the_logits_of_transformers(void **state) {
@@ -132,6 +138,8 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "gemma2", NULL);
     check_budgets(TEXT "gemma4", NULL);
     check_budgets(TEXT "ministral3", NULL);
+    check_budgets(TEXT "mixtral", NULL);
+    check_budgets(TEXT "qwen3_moe_fused/model.gguf", NULL);
 }
 
 int main(void) {

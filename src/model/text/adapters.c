@@ -37,7 +37,7 @@ struct rn_addition {
     char *weight;
     rn_str module; // while reading, of PEFT's
     uint32_t file;
-    side down, up;
+    side down, up, magnitude;  // the last of DoRA: (out, 1)
     rn_addition *next;         // in the order of reading
     rn_addition *next_of_same; // to the same weight
 };
@@ -56,7 +56,10 @@ typedef struct load {
     float scale;
     uint32_t choice; // as rn_low_rank
     bool gguf;       // llama.cpp's file: its names and its order of rows are those of GGUF models
+    bool dora;       // what the configuration says
 } load;
+
+typedef enum part_role { DOWN, UP, MAGNITUDE } part_role;
 
 void rn_adapters_init(rn_adapters *adapters) {
     *adapters = (rn_adapters){0};
@@ -73,6 +76,7 @@ void rn_adapters_free(rn_adapters *adapters) {
     for (rn_addition *a = adapters->first; a; a = a->next) {
         free_side(&a->down);
         free_side(&a->up);
+        free_side(&a->magnitude);
     }
     rn_map_free(&adapters->by_weight);
     rn_map_free(&adapters->by_name);
@@ -81,17 +85,21 @@ void rn_adapters_free(rn_adapters *adapters) {
 
 // ---- names --------------------------------------------------------------------------------------
 
-// "<module>.lora_A.weight" -> the module and which factor.
-static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_transposed) {
+// "<module>.lora_A.weight" -> the module and which part.
+static bool parse_name(rn_str name, rn_str *out_module, part_role *out_role, bool *out_transposed) {
     static const struct {
         const char *suffix;
-        bool up, transposed;
-    } forms[] = {{".lora_A.weight", false, false},
-                 {".lora_B.weight", true, false},
-                 {".lora_A.default.weight", false, false},
-                 {".lora_B.default.weight", true, false},
-                 {".lora_a", false, true},
-                 {".lora_b", true, true}};
+        part_role role;
+        bool transposed;
+    } forms[] = {{".lora_A.weight", DOWN, false},
+                 {".lora_B.weight", UP, false},
+                 {".lora_A.default.weight", DOWN, false},
+                 {".lora_B.default.weight", UP, false},
+                 {".lora_magnitude_vector", MAGNITUDE, false},
+                 {".lora_magnitude_vector.weight", MAGNITUDE, false},
+                 {".lora_magnitude_vector.default.weight", MAGNITUDE, false},
+                 {".lora_a", DOWN, true},
+                 {".lora_b", UP, true}};
     static const rn_str prefix = {"base_model.model.", sizeof "base_model.model." - 1};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         rn_str suffix = rn_str_from(forms[i].suffix);
@@ -99,7 +107,7 @@ static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_
         *out_module = (rn_str){name.data, name.bytes - suffix.bytes};
         if (rn_str_starts(*out_module, prefix))
             *out_module = (rn_str){name.data + prefix.bytes, out_module->bytes - prefix.bytes};
-        *out_up = forms[i].up;
+        *out_role = forms[i].role;
         *out_transposed = forms[i].transposed;
         return true;
     }
@@ -107,9 +115,9 @@ static bool parse_name(rn_str name, rn_str *out_module, bool *out_up, bool *out_
 }
 
 // "blk.0.attn_q.weight.lora_a" -> the weight and which factor.
-static bool parse_gguf_name(rn_str name, char weight[NAME_BYTES], bool *out_up) {
-    *out_up = rn_str_ends(name, RN_STR(".lora_b"));
-    if ((!*out_up && !rn_str_ends(name, RN_STR(".lora_a"))) || name.bytes >= NAME_BYTES)
+static bool parse_gguf_name(rn_str name, char weight[NAME_BYTES], part_role *out_role) {
+    *out_role = rn_str_ends(name, RN_STR(".lora_b")) ? UP : DOWN;
+    if ((*out_role == DOWN && !rn_str_ends(name, RN_STR(".lora_a"))) || name.bytes >= NAME_BYTES)
         return false;
     snprintf(weight, NAME_BYTES, "%.*s", (int)name.bytes - 7, name.data);
     return true;
@@ -174,14 +182,30 @@ static rn_status refuse(const rn_tensor_info *t, const char *why) {
     return rn_fail(RN_UNSUPPORTED, "the adapter's tensor '%.*s' %s", RN_STR_ARG(t->name), why);
 }
 
+static rn_status refuse_shape(const rn_tensor_info *t, const char *weight, rn_shape shape) {
+    return rn_fail(RN_CORRUPT, "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
+                   RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
+                   (unsigned long long)(t->rank > 1 ? t->dims[1] : 1), weight,
+                   rn_shape_format(shape).text);
+}
+
+// A vector, one number a row of the weight, which nothing else is added to.
+static rn_status place_magnitude(const rn_tensor_info *t, rn_addition *a, rn_shape shape) {
+    if (t->rank != 1 || !rn_dtype_get(t->dtype)->is_float) return refuse(t, "is no float vector");
+    if (t->dims[0] != shape.dims[0]) return refuse_shape(t, a->weight, shape);
+    a->magnitude = (side){.tensor = t, .cols = 1};
+    return RN_OK;
+}
+
 // Takes a tensor's shape as rows and columns of the factor.
 static rn_status place_side(load *l, const rn_tensor_info *t) {
     char weight[NAME_BYTES];
     rn_str module = {0};
-    bool up = false, transposed = false;
+    bool transposed = false;
+    part_role role = DOWN;
     uint64_t at = 0;
-    bool named = l->gguf ? parse_gguf_name(t->name, weight, &up)
-                         : parse_name(t->name, &module, &up, &transposed);
+    bool named = l->gguf ? parse_gguf_name(t->name, weight, &role)
+                         : parse_name(t->name, &module, &role, &transposed);
     if (!named) return refuse(t, "is not part of a LoRA (lora_A, lora_B)");
     rn_shape shape;
     if (l->gguf ? !find_gguf_weight(l, weight, &shape) : !find_weight(l, module, weight, &shape))
@@ -191,17 +215,15 @@ static rn_status place_side(load *l, const rn_tensor_info *t) {
         a = (rn_addition *)(uintptr_t)at;
     else
         RN_TRY(add_addition(l, weight, &a));
-    side *s = up ? &a->up : &a->down;
+    bool up = role == UP;
+    side *s = up ? &a->up : role == DOWN ? &a->down : &a->magnitude;
     a->module = module;
     if (s->tensor) return refuse(t, "is there twice");
+    if (role == MAGNITUDE) return place_magnitude(t, a, shape);
     if (t->rank != 2 || !rn_dtype_get(t->dtype)->is_float) return refuse(t, "is no float matrix");
     uint64_t rows = t->dims[transposed ? 1 : 0], cols = t->dims[transposed ? 0 : 1];
     uint64_t outer = up ? rows : cols, wanted = shape.dims[up ? 0 : 1];
-    if (outer != wanted)
-        return rn_fail(RN_CORRUPT,
-                       "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
-                       RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
-                       (unsigned long long)t->dims[1], weight, rn_shape_format(shape).text);
+    if (outer != wanted) return refuse_shape(t, weight, shape);
     *s = (side){.tensor = t, .rows = 0, .cols = up ? cols : rows, .transposed = transposed};
     return RN_OK;
 }
@@ -302,8 +324,31 @@ static rn_status find_alpha(const load *l, rn_str module, float *out) {
     return s;
 }
 
+// One with a magnitude is not added to other additions, but multiplies.
+static rn_status read_magnitude(load *l, rn_addition *a, uint64_t out) {
+    uint64_t first = 0;
+    bool known = rn_map_find(&l->all->by_weight, rn_str_from(a->weight), &first);
+    const rn_addition *other = known ? (const rn_addition *)(uintptr_t)first : a;
+    if ((bool)a->magnitude.tensor != l->dora)
+        return refuse(a->up.tensor, l->dora ? "has no magnitude, which use_dora wants"
+                                            : "has a magnitude, which use_dora does not say");
+    if (other != a && (l->dora || other->magnitude.name))
+        return rn_hint(
+            rn_fail(RN_UNSUPPORTED, "'%s' has two adapters, one of them DoRA", a->weight),
+            "merge the one into the model first: ration convert MODEL OUT --lora ADAPTER");
+    if (!l->dora) return RN_OK;
+    if (l->choice)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "a DoRA adapter cannot be chosen by its name"),
+                       "merge it into a model of its own: ration convert MODEL OUT --lora ADAPTER");
+    l->all->has_magnitudes = true;
+    RN_TRY(name_side(l->all, a, "magnitude", &a->magnitude));
+    return read_side(l, &a->magnitude, out, 1, 1, is_permuted(l, a));
+}
+
 static rn_status read_addition(load *l, rn_addition *a) {
-    const rn_tensor_info *have = a->down.tensor ? a->down.tensor : a->up.tensor;
+    const rn_tensor_info *have = a->down.tensor ? a->down.tensor
+                                 : a->up.tensor ? a->up.tensor
+                                                : a->magnitude.tensor;
     if (!a->down.tensor || !a->up.tensor) return refuse(have, "has no counterpart");
     uint64_t rank = a->down.cols;
     if (rank != a->up.cols || rank == 0 || rank > MOST_RANK)
@@ -320,10 +365,14 @@ static rn_status read_addition(load *l, rn_addition *a) {
     RN_TRY(name_side(l->all, a, "down", &a->down));
     RN_TRY(name_side(l->all, a, "up", &a->up));
     uint64_t in = a->down.tensor->elements / rank, out = a->up.tensor->elements / rank;
+    RN_TRY(read_magnitude(l, a, out));
     RN_TRY(read_side(l, &a->down, rank, in, 1, false));
     RN_TRY(read_side(l, &a->up, out, rank, scale, is_permuted(l, a)));
-    a->low_rank = (rn_low_rank){
-        .down = a->down.name, .up = a->up.name, .rank = (uint32_t)rank, .choice = l->choice};
+    a->low_rank = (rn_low_rank){.down = a->down.name,
+                                .up = a->up.name,
+                                .magnitude = a->magnitude.name,
+                                .rank = (uint32_t)rank,
+                                .choice = l->choice};
     return RN_OK;
 }
 
@@ -359,7 +408,7 @@ static rn_status read_settings(const rn_fields *f, load *l) {
     if (!rn_str_equal(type, RN_STR("LORA")) || !rn_str_equal(bias, RN_STR("none")))
         return rn_fail(RN_UNSUPPORTED, "%s: peft_type '%.*s' with bias '%.*s' is not built",
                        f->source, RN_STR_ARG(type), RN_STR_ARG(bias));
-    RN_TRY(refuse_flag(f, "use_dora"));
+    RN_TRY(rn_fields_bool(f, "use_dora", &l->dora));
     RN_TRY(refuse_flag(f, "fan_in_fan_out"));
     RN_TRY(refuse_init(f));
     RN_TRY(rn_fields_bool(f, "use_rslora", &l->by_root));

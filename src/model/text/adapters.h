@@ -1,4 +1,5 @@
-// adapters.h — LoRA: low-rank additions to a model's weights, W x + scale * B (A x).
+// adapters.h — LoRA: low-rank additions to a model's weights, W x + scale * B (A x); DoRA: that
+// times a magnitude by the norm of each row of W + scale * B A.
 //
 // Reads PEFT's safetensors ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", with
 // adapter_config.json beside them) and MLX's ("model.layers.0.self_attn.q_proj.lora_a",
@@ -23,6 +24,7 @@ typedef struct rn_adapters {
     uint32_t file_count;                  // adapters so far
     const char *names[RN_MODEL_ADAPTERS]; // (named_count): choice n is names[n - 1]
     uint32_t named_count;
+    bool has_magnitudes; // some are DoRA's
 } rn_adapters;
 
 void rn_adapters_init(rn_adapters *adapters);

@@ -12,7 +12,8 @@
             row(gptneox) row(falcon) row(lfm2) row(qwen35) row(qwen35_seeing) row(bert) row(mpnet) \
                 row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)      \
                     row(mistral3) row(gemma3_seeing) row(gemma_embedding) row(gemma4)              \
-                        row(gemma4_seeing)
+                        row(gemma4_seeing) row(mixtral) row(qwen2moe) row(qwen3moe) row(olmoe)     \
+                            row(glm4moe) row(qwen35moe) row(qwen35moe_seeing)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,
@@ -101,6 +102,13 @@ static rn_status refuse(rn_str name, rn_naming naming) {
 }
 
 // ---- finding ------------------------------------------------------------------------------------
+
+bool rn_text_architecture_with_experts(const rn_text_architecture **architecture) {
+    for (size_t i = 0; i < COUNT && !(*architecture)->experts; i++)
+        if (architectures[i]->experts && strcmp(architectures[i]->name, (*architecture)->name) == 0)
+            *architecture = architectures[i];
+    return (*architecture)->experts;
+}
 
 rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
                                     const rn_text_architecture **out) {

@@ -34,8 +34,17 @@
                                          RN_SIZE_DIM},                                             \
         FEED_FORWARD
 
-static const rn_text_part bert_parts[RN_TEXT_PARTS] = {BERT_PARTS("bert.")};
-static const rn_text_part roberta_parts[RN_TEXT_PARTS] = {BERT_PARTS("roberta.")};
+// Rerankers have a head behind the first row. GGUF files are RoBERTa's: llama.cpp's converter
+// leaves BERT's pooler out.
+#define RANK_PARTS(inner, outer)                                                                   \
+    [RN_TEXT_RANK_IN] = {inner, "cls", RN_SIZE_DIM, RN_SIZE_DIM}, [RN_TEXT_RANK_OUT] = {           \
+                                                                      outer, "cls.output",         \
+                                                                      RN_SIZE_SCORE, RN_SIZE_DIM}
+
+static const rn_text_part bert_parts[RN_TEXT_PARTS] = {
+    BERT_PARTS("bert."), RANK_PARTS("bert.pooler.dense", "classifier")};
+static const rn_text_part roberta_parts[RN_TEXT_PARTS] = {
+    BERT_PARTS("roberta."), RANK_PARTS("classifier.dense", "classifier.out_proj")};
 
 static const rn_text_part mpnet_parts[RN_TEXT_PARTS] = {
     EMBEDDINGS("mpnet."),

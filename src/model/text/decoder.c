@@ -101,8 +101,14 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_BUCKETS] = c->distance_buckets,
                               [RN_SIZE_HEADS] = c->heads,
                               [RN_SIZE_DENSE] = c->dense,
+                              [RN_SIZE_SCORE] = 1,
                               [RN_SIZE_MIXED_GATED] = 2 * (keys + values),
-                              [RN_SIZE_TWO_VALUE_HEADS] = 2 * (uint64_t)r->value_heads};
+                              [RN_SIZE_TWO_VALUE_HEADS] = 2 * (uint64_t)r->value_heads,
+                              [RN_SIZE_EXPERTS] = c->moe.experts,
+                              [RN_SIZE_EXPERT_FFN] = c->moe.ffn,
+                              [RN_SIZE_TWO_EXPERT_FFN] = 2 * (uint64_t)c->moe.ffn,
+                              [RN_SIZE_SHARED_FFN] = c->moe.shared_ffn,
+                              [RN_SIZE_ONE] = 1};
     return sizes[size];
 }
 
@@ -113,6 +119,31 @@ static rn_value weight(rn_text_builder *d, rn_text_part_id p, const char *what, 
     rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
     if (files) dtype = files->dtype(files->self, name);
     return rn_graph_weight(d->g, name, dtype, shape);
+}
+
+// Tensors of Hugging Face's with all experts have no ".weight".
+static const char *stack_suffix(const rn_text_builder *d, rn_text_part_id p) {
+    return part_of(d->c, p)->alone && d->c->naming != RN_NAMES_GGUF ? "" : "weight";
+}
+
+rn_value rn_build_stack(rn_text_builder *d, rn_text_part_id p) {
+    const rn_text_part *part = part_of(d->c, p);
+    const rn_llama_files *files = d->c->files;
+    char name[NAME_BYTES];
+    rn_text_weight_name(d->c, p, d->layer, stack_suffix(d, p), name, sizeof name);
+    rn_dtype dtype = files ? files->dtype(files->self, name) : d->c->weight_dtype;
+    return rn_graph_weight_stack(d->g, name, dtype, d->c->moe.experts, rn_build_size(d, part->out),
+                                 rn_build_size(d, part->in));
+}
+
+bool rn_build_has(const rn_text_builder *d, rn_text_part_id p, const char *what) {
+    const rn_llama_files *files = d->c->files;
+    const rn_text_part *part = part_of(d->c, p);
+    char name[NAME_BYTES];
+    bool named = d->c->naming == RN_NAMES_GGUF ? part->gguf != NULL : part->hugging_face != NULL;
+    if (!files || !files->exists || !named) return false;
+    rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
+    return files->exists(files->self, name);
 }
 
 rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape) {
@@ -162,20 +193,22 @@ static rn_value choice_of(rn_text_builder *d, uint32_t number, rn_text_part_id p
     return rn_op_embedding(d->g, chosen, rn_graph_find(d->g, RN_ROLE_INPUT, "rows"));
 }
 
-// y + up (down x) for each of the weight's additions.
-static rn_value adapt(rn_text_builder *d, rn_value x, rn_value y, rn_text_part_id p) {
+// y = w x with an addition: y + up (down x), and that times magnitude / norms, where it has one.
+static rn_value add_low_rank(rn_text_builder *d, rn_value x, rn_value w, rn_value y,
+                             rn_text_part_id p, const rn_low_rank *more) {
     const rn_text_part *part = part_of(d->c, p);
     uint64_t in = rn_build_size(d, part->in), out = rn_build_size(d, part->out);
-    const rn_low_rank *more = NULL;
-    for (uint32_t i = 0; (more = addition(d, p, i)); i++) {
-        rn_value down = rn_graph_weight(d->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
-        rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
-        rn_value low = rn_op_matmul(d->g, x, down, RN_NO_VALUE);
-        if (more->scale != 0) low = rn_op_scale(d->g, low, more->scale, 0);
-        if (more->choice) low = rn_op_mul(d->g, low, choice_of(d, more->choice, p));
-        y = rn_op_add(d->g, y, rn_op_matmul(d->g, low, up, RN_NO_VALUE));
-    }
-    return y;
+    rn_value down = rn_graph_weight(d->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
+    rn_value up = rn_graph_weight(d->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
+    rn_value low = rn_op_matmul(d->g, x, down, RN_NO_VALUE);
+    if (more->scale != 0) low = rn_op_scale(d->g, low, more->scale, 0);
+    if (more->choice) low = rn_op_mul(d->g, low, choice_of(d, more->choice, p));
+    rn_value sum = rn_op_add(d->g, y, rn_op_matmul(d->g, low, up, RN_NO_VALUE));
+    if (!more->magnitude) return sum;
+    rn_adapted_norm_attrs attrs = {more->scale != 0 ? more->scale : 1};
+    rn_value norms = rn_op_adapted_norm(d->g, w, down, up, attrs);
+    rn_value magnitude = rn_graph_weight(d->g, more->magnitude, RN_DTYPE_F32, RN_SHAPE(out));
+    return rn_op_mul(d->g, sum, rn_op_div(d->g, magnitude, norms));
 }
 
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias) {
@@ -183,7 +216,14 @@ rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, boo
                              .transpose_w = is_transposed(d->c, p)};
     rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : matrix(d, p);
     rn_value bias = has_bias ? rn_build_vector(d, p, "bias") : RN_NO_VALUE;
-    return adapt(d, x, rn_op_matmul_as(d->g, x, w, bias, attrs), p);
+    const rn_low_rank *more = addition(d, p, 0);
+    bool late = more && more->magnitude && has_bias; // a magnitude is not the bias's
+    rn_value y = rn_op_matmul_as(d->g, x, w, late ? RN_NO_VALUE : bias, attrs);
+    for (uint32_t i = 0; (more = addition(d, p, i)); i++) {
+        y = add_low_rank(d, x, w, y, p, more);
+        if (late && i == 0) y = rn_op_add(d->g, y, bias);
+    }
+    return y;
 }
 
 // Logits of a training step from here on are not written: its loss does without them.
@@ -408,6 +448,8 @@ static rn_status inputs(rn_text_builder *d, rn_value *out_tokens, rn_value *out_
     if (c->packed) {
         d->positions = rn_graph_input(g, "position", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
         d->span = rn_graph_input(g, "span", RN_DTYPE_I32, RN_SHAPE(RN_ROWS, 2));
+        if (c->scores && c->token_types > 1)
+            d->types = rn_graph_input(g, "type", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
         return RN_OK;
     }
     rn_shape pages = RN_SHAPE(c->sequences, pages_of_context(c));
@@ -422,10 +464,11 @@ static bool has_part(const rn_text_builder *d, rn_text_part_id p) {
     return part_of(d->c, p)->hugging_face != NULL;
 }
 
-// All tokens are of the first type.
+// Of one text all tokens are of the first type.
 static rn_value add_type(rn_text_builder *d, rn_value x) {
     static const int32_t first[] = {0};
-    rn_value id = rn_graph_constant(d->g, "type", RN_DTYPE_I32, RN_SHAPE(1), first);
+    rn_value id = d->types;
+    if (id == RN_NO_VALUE) id = rn_graph_constant(d->g, "type", RN_DTYPE_I32, RN_SHAPE(1), first);
     return rn_op_add(d->g, x, rn_op_embedding(d->g, matrix(d, RN_TEXT_TYPES), id));
 }
 
@@ -491,6 +534,13 @@ static rn_value cap(rn_graph *g, rn_value x, float most) {
     return rn_op_scale(g, rn_op_tanh(g, rn_op_scale(g, x, 1 / most, 0)), most, 0);
 }
 
+// x (rows, dim) -> (rows, 1). Only a text's first row counts; the others' cost one product of the
+// model's width, less than a tenth of a layer.
+static rn_value score(rn_text_builder *d, rn_value x) {
+    x = rn_op_tanh(d->g, rn_build_project(d, x, RN_TEXT_RANK_IN, true));
+    return rn_build_project(d, x, RN_TEXT_RANK_OUT, true);
+}
+
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_llama_config *c = config;
     rn_text_builder d = {.g = g,
@@ -517,6 +567,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
         // Pooling is linear: what is behind it can as well be done with each row, within the plan.
         if (c->dense) x = rn_build_project(&d, x, RN_TEXT_DENSE_IN, false);
         if (c->dense) x = rn_build_project(&d, x, RN_TEXT_DENSE_OUT, false);
+        if (c->scores) x = score(&d, x);
         rn_graph_output(g, x, "hidden");
         return RN_OK;
     }
@@ -582,6 +633,9 @@ static rn_status check(const void *config, bool training) {
         return rn_fail(RN_INVALID, "llama: inference needs a context and pages");
     if (training && c->tokens == 0)
         return rn_fail(RN_INVALID, "llama: training needs sequences of at least one token");
+    if (training && c->moe.experts)
+        return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts cannot be trained",
+                       rn_text_architecture_of(c)->name);
     if (training && c->recurrent.taps)
         return rn_fail(RN_UNSUPPORTED, "%s: layers with states cannot be trained",
                        rn_text_architecture_of(c)->name);

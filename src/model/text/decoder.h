@@ -24,10 +24,11 @@ typedef enum rn_text_size {
     RN_SIZE_VOCAB,
     RN_SIZE_HEAD_DIM,
     RN_SIZE_POSITIONS, // of a table of learned positions
-    RN_SIZE_TYPES,     // kinds of tokens, of which all here are the first
+    RN_SIZE_TYPES,     // kinds of tokens: all are the first but for the second of two texts
     RN_SIZE_BUCKETS,   // of distances
     RN_SIZE_HEADS,
     RN_SIZE_DENSE, // between the products behind pooling
+    RN_SIZE_SCORE, // 1
     // Of layers with states:
     RN_SIZE_THREE_DIM,
     RN_SIZE_TWO_WIDE,    // q and a gate of as many
@@ -36,7 +37,13 @@ typedef enum rn_text_size {
     RN_SIZE_VALUE_HEADS, // their number
     RN_SIZE_VALUE_DIM,   // of one of them
     RN_SIZE_MIXED_GATED, // q, k, v and the gate of a gated delta net
-    RN_SIZE_TWO_VALUE_HEADS
+    RN_SIZE_TWO_VALUE_HEADS,
+    // Of mixtures of experts:
+    RN_SIZE_EXPERTS,
+    RN_SIZE_EXPERT_FFN,
+    RN_SIZE_TWO_EXPERT_FFN, // gate and up one after the other
+    RN_SIZE_SHARED_FFN,
+    RN_SIZE_ONE
 } rn_text_size;
 
 // Weights by what they are for. An architecture has some of them.
@@ -50,6 +57,8 @@ typedef enum rn_text_part_id {
     RN_TEXT_HEAD,
     RN_TEXT_DENSE_IN, // products behind pooling
     RN_TEXT_DENSE_OUT,
+    RN_TEXT_RANK_IN, // a reranker's head
+    RN_TEXT_RANK_OUT,
     RN_TEXT_IN_LAYER, // from here on: once a layer
     RN_TEXT_ATTENTION_NORM = RN_TEXT_IN_LAYER,
     RN_TEXT_SHARED_NORM, // of both branches
@@ -78,6 +87,17 @@ typedef enum rn_text_part_id {
     RN_TEXT_MIX_IN_Z, // what goes into the convolution with that gate, ...
     RN_TEXT_BA,       // ... and both of these, key head by key head
     RN_TEXT_LAYER_SCALE,
+    RN_TEXT_ROUTER, // mixtures of experts: who is chosen, ...
+    RN_TEXT_ROUTER_BIAS,
+    RN_TEXT_EXPERT_GATE, // ... the experts' matrices, one or all in a tensor, ...
+    RN_TEXT_EXPERT_UP,
+    RN_TEXT_EXPERT_DOWN,
+    RN_TEXT_EXPERTS_GATE_UP, // ... in files that have both of all experts in one
+    RN_TEXT_EXPERTS_DOWN,
+    RN_TEXT_SHARED_GATE, // ... and what every row goes through
+    RN_TEXT_SHARED_UP,
+    RN_TEXT_SHARED_DOWN,
+    RN_TEXT_SHARED_ROUTER,
     RN_TEXT_PARTS
 } rn_text_part_id;
 
@@ -107,11 +127,14 @@ struct rn_text_architecture {
     rn_value (*layer)(rn_text_builder *d, rn_value x);
     // For the readers of settings that several have in common:
     bool qkv_bias, qk_norm;    // always
+    bool qk_norm_if_there;     // qk_norm, where a GGUF file has the tensors
     bool partial_rope;         // rope may turn a part of each head
     bool grouped_qkv;          // Hugging Face's rows of qkv: for each head of k its heads of q,
                                // itself and its v; all of q, of k, of v otherwise
     bool fused_mix;            // RN_TEXT_MIX_IN_Z and RN_TEXT_BA instead of what they are made of
     bool long_rope;            // rope may be LongRoPE
+    bool experts;              // it has mixtures of experts
+    bool norm_experts;         // weights of experts are divided by their sum where nothing is said
     bool two_heads;            // full_head_dim; GGUF says that as the width of a head
     bool window;               // config.json's sliding_window counts ...
     bool window_switch;        // ... where use_sliding_window says so
@@ -144,6 +167,7 @@ struct rn_text_builder {
     rn_value window_table;         // of layers whose window rolls; or RN_NO_VALUE
     rn_value documents;            // training: (batch, tokens), or none
     rn_value span, distances;      // packed; distances: (heads, 2 * reach + 1), or none
+    rn_value types;                // of tokens, or none: all are of the first
     rn_value embedding;            // the table
     rn_value divisors;             // of rope, where it has some
     rn_value query_scales;         // (context, 1), where queries grow with positions
@@ -180,6 +204,43 @@ rn_value rn_build_attend_qkv(rn_text_builder *d, rn_value x);
 rn_value rn_build_gated(rn_text_builder *d, rn_value x);
 // Without a gate: down (activation(up x)).
 rn_value rn_build_ffn(rn_text_builder *d, rn_value x);
+
+// ---- mixtures of experts (moe.c) ----------------------------------------------------------------
+
+// The feed-forward of layer d->layer: its experts and what is shared, or, in the first layers of
+// some, that of a Llama.
+rn_value rn_build_moe(rn_text_builder *d, rn_value x);
+// Settings of either container, where the architecture has experts.
+RN_MUST_USE rn_status rn_text_json_moe(const rn_fields *fields, rn_text_config *config);
+RN_MUST_USE rn_status rn_text_gguf_moe(const rn_fields *fields, rn_text_config *config);
+// The matrices (out, in) of all experts of the layer, by the part's sizes; whether the files have
+// it.
+rn_value rn_build_stack(rn_text_builder *d, rn_text_part_id p);
+bool rn_build_has(const rn_text_builder *d, rn_text_part_id p, const char *what);
+
+// Blocks behind the layers that are for drafts, as the field says: they are not used. GGUF counts
+// them among the layers.
+RN_MUST_USE rn_status rn_text_leave_drafts(const rn_fields *fields, const char *field,
+                                           rn_text_config *config);
+// Parts of most: a router, experts, what is shared.
+#define RN_TEXT_EXPERT_PARTS                                                                       \
+    [RN_TEXT_ROUTER] = {"mlp.gate", "ffn_gate_inp", RN_SIZE_EXPERTS, RN_SIZE_DIM},                 \
+    [RN_TEXT_EXPERT_GATE] = {"mlp.experts.*.gate_proj", "ffn_gate_exps", RN_SIZE_EXPERT_FFN,       \
+                             RN_SIZE_DIM},                                                         \
+    [RN_TEXT_EXPERT_UP] = {"mlp.experts.*.up_proj", "ffn_up_exps", RN_SIZE_EXPERT_FFN,             \
+                           RN_SIZE_DIM},                                                           \
+    [RN_TEXT_EXPERT_DOWN] = {"mlp.experts.*.down_proj", "ffn_down_exps", RN_SIZE_DIM,              \
+                             RN_SIZE_EXPERT_FFN},                                                  \
+    [RN_TEXT_EXPERTS_GATE_UP] = {"mlp.experts.gate_up_proj", "ffn_gate_up_exps",                   \
+                                 RN_SIZE_TWO_EXPERT_FFN, RN_SIZE_DIM, .alone = true},              \
+    [RN_TEXT_EXPERTS_DOWN] = {"mlp.experts.down_proj", "ffn_down_exps", RN_SIZE_DIM,               \
+                              RN_SIZE_EXPERT_FFN, .alone = true}
+#define RN_TEXT_SHARED_PARTS(module)                                                               \
+    [RN_TEXT_SHARED_GATE] = {module ".gate_proj", "ffn_gate_shexp", RN_SIZE_SHARED_FFN,            \
+                             RN_SIZE_DIM},                                                         \
+    [RN_TEXT_SHARED_UP] = {module ".up_proj", "ffn_up_shexp", RN_SIZE_SHARED_FFN, RN_SIZE_DIM},    \
+    [RN_TEXT_SHARED_DOWN] = {module ".down_proj", "ffn_down_shexp", RN_SIZE_DIM,                   \
+                             RN_SIZE_SHARED_FFN}
 
 // ---- layers with states (recurrent_layer.c) -----------------------------------------------------
 

@@ -196,7 +196,8 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
     const rn_tensor_info *words = rn_checkpoint_find(m->checkpoint, "token_embd.weight");
     RN_TRY(need_count(m, "block_count", &l->layers));
     RN_TRY(need_count(m, "embedding_length", &l->dim));
-    RN_TRY(need_count(m, "feed_forward_length", &l->ffn));
+    if (m->architecture->experts) RN_TRY(count(m, "expert_feed_forward_length", &l->ffn));
+    RN_TRY((l->ffn ? count : need_count)(m, "feed_forward_length", &l->ffn));
     RN_TRY(need_count(m, "attention.head_count", &l->heads));
     RN_TRY(read_kv_heads(m, l));
     RN_TRY(read_head_dim(m, l));
@@ -213,7 +214,8 @@ static rn_status read_sizes(const metadata *m, rn_text_config *c) {
 }
 
 static void read_flags(const metadata *m, rn_llama_config *l) {
-    l->qk_norm = m->architecture->qk_norm;
+    l->qk_norm = m->architecture->qk_norm ||
+                 (m->architecture->qk_norm_if_there && has(m, "blk.0.attn_q_norm.weight"));
     l->qkv_bias =
         m->architecture->qkv_bias || has(m, "blk.0.attn_q.bias") || has(m, "blk.0.attn_qkv.bias");
     l->output_bias = has(m, "blk.0.attn_output.bias");
@@ -234,10 +236,10 @@ static rn_status read_causal(const metadata *m, rn_llama_config *l) {
     return RN_OK;
 }
 
-static rn_status refuse_unbuilt(const metadata *m) {
+static rn_status refuse_unbuilt(metadata *m) {
     uint32_t experts = 0, files = 1;
     RN_TRY(count(m, "expert_count", &experts));
-    if (experts)
+    if (experts && !rn_text_architecture_with_experts(&m->architecture))
         return rn_fail(RN_UNSUPPORTED, "%s: mixtures of experts (%u) are not built",
                        m->fields->source, experts);
     RN_TRY(rn_fields_u32(m->fields, "split.count", &files));
@@ -255,6 +257,7 @@ rn_status rn_text_config_from_gguf(const rn_fields *fields, const rn_checkpoint 
     metadata m = {fields, checkpoint, out->llama.architecture};
     out->architecture = m.architecture->name;
     RN_TRY(refuse_unbuilt(&m));
+    out->llama.architecture = m.architecture;
     RN_TRY(read_sizes(&m, out));
     read_flags(&m, &out->llama);
     RN_TRY(read_rope(&m, out));

@@ -258,7 +258,7 @@ rn_status rn_text_json_sizes(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(rn_fields_need_u32(f, "num_hidden_layers", &l->layers));
     RN_TRY(rn_fields_need_u32(f, "hidden_size", &l->dim));
-    RN_TRY(rn_fields_need_u32(f, "intermediate_size", &l->ffn));
+    RN_TRY(need_size(f, "intermediate_size", &l->ffn));
     RN_TRY(need_size(f, "vocab_size", &l->vocab));
     RN_TRY(need_size(f, "num_attention_heads", &l->heads));
     if (l->kv_heads == 0) l->kv_heads = l->heads;
@@ -291,11 +291,11 @@ rn_status rn_text_config_from_json(const rn_fields *fields, rn_text_config *out)
     RN_TRY(rn_fields_need_text(fields, "model_type", &type));
     RN_TRY(rn_text_architecture_find(type, RN_NAMES_HUGGING_FACE, &out->llama.architecture));
     out->architecture = out->llama.architecture->name;
-    RN_TRY(refuse_unbuilt(fields));
+    if (!out->llama.architecture->experts) RN_TRY(refuse_unbuilt(fields));
     RN_TRY(rn_text_json_quantization(fields, &out->quantization));
     rn_fields settings = *fields;
     settings.within = out->llama.architecture->settings;
-    if (settings.within) RN_TRY(refuse_unbuilt(&settings));
+    if (settings.within && !out->llama.architecture->experts) RN_TRY(refuse_unbuilt(&settings));
     RN_TRY(out->llama.architecture->from_json(&settings, out));
     // Of a model that sees, the head's flag is that of the whole, where it has one.
     return settings.within ? rn_fields_bool(fields, "tie_word_embeddings", &out->llama.tied)

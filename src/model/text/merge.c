@@ -1,6 +1,7 @@
 // merge.c — a model's files with its adapters in their matrices: W + scale * B A, row by row.
 //
 //     row of W, as f32  +=  row of B (rank) times A (rank, in)
+//     and of DoRA       *=  magnitude / its norm
 //
 // Matrices stay in the numbers of their file. Blocks of quantised kinds become f16, as llama.cpp's
 // tool writes them: quantised a second time, a small addition would be lost in the rounding.
@@ -40,6 +41,19 @@ static rn_rewrite_what look(void *self, const rn_tensor_info *info, rn_dtype *dt
     return RN_REWRITE_WRITE;
 }
 
+// To the length that DoRA says; a row of zeros has no direction and stays.
+static void stretch_row(const merge *m, const rn_low_rank *a, uint64_t row, uint64_t out,
+                        uint64_t in) {
+    const float *magnitude =
+        rn_adapters_find(m->network->adapters, a->magnitude, out * sizeof *magnitude);
+    double square = 0;
+    for (uint64_t c = 0; c < in; c++)
+        square += (double)m->row[c] * (double)m->row[c];
+    float factor = magnitude && square > 0 ? (float)((double)magnitude[row] / sqrt(square)) : 1;
+    for (uint64_t c = 0; c < in; c++)
+        m->row[c] *= factor;
+}
+
 // Adds row `row` of every addition's B A.
 static rn_status add_row(const merge *m, const rn_tensor_info *info, uint64_t row) {
     uint64_t out = info->dims[0], in = info->dims[1];
@@ -56,6 +70,7 @@ static rn_status add_row(const merge *m, const rn_tensor_info *info, uint64_t ro
             for (uint64_t c = 0; c < in; c++)
                 m->row[c] += factor * down[r * in + c];
         }
+        if (a->magnitude) stretch_row(m, a, row, out, in);
     }
     return RN_OK;
 }

@@ -1,10 +1,11 @@
-// pooling.c — Sentence Transformers' folders, and GGUF's key.
+// pooling.c — Sentence Transformers' folders, GGUF's key, and classifiers' config.json.
 #include "model/text/pooling.h"
 
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "memory/account.h"
+#include "model/text/decoder.h"
 
 #include <stdio.h>
 #include <sys/param.h>
@@ -218,10 +219,11 @@ rn_status rn_dense_to_json(uint32_t in, uint32_t out, rn_buffer *out_config) {
 
 // ---- GGUF ---------------------------------------------------------------------------------------
 
-rn_status rn_pooling_from_gguf(const rn_fields *f, const char *architecture,
-                               rn_embedding_info *out) {
+rn_status rn_pooling_from_gguf(const rn_fields *f, const char *architecture, rn_embedding_info *out,
+                               bool *out_ranks) {
     static const rn_pooling kinds[] = {RN_POOLING_MODEL, RN_POOLING_MEAN, RN_POOLING_CLS,
                                        RN_POOLING_LAST};
+    static const uint32_t rank = 4;
     char key[96];
     uint32_t kind = 0;
     snprintf(key, sizeof key, "%s.pooling_type", architecture);
@@ -230,6 +232,33 @@ rn_status rn_pooling_from_gguf(const rn_fields *f, const char *architecture,
         if (kind) out->pooling = kinds[kind];
         return RN_OK;
     }
+    bool encoder = strcmp(architecture, "bert") == 0;
+    *out_ranks = kind == rank && encoder;
+    if (*out_ranks) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "%s: %s %u is not built%s", f->source, key, kind,
-                   kind == 4 ? " (a reranker)" : "");
+                   kind == rank ? " (a reranker that is no RoBERTa)" : "");
+}
+
+// ---- rerankers ----------------------------------------------------------------------------------
+
+// Where the file does not say it, there are two.
+static uint32_t count_labels(const rn_fields *f) {
+    static const char *const names[] = {"id2label.0", "id2label.1"};
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        count += rn_fields_find(f, names[i]) != NULL;
+    return count == 1 ? 1 : 2;
+}
+
+rn_status rn_ranking_from_json(const rn_fields *f, rn_text_config *config) {
+    rn_str name = {0};
+    if (!config->llama.both_ways || !rn_fields_find(f, "architectures.0")) return RN_OK;
+    RN_TRY(rn_fields_text(f, "architectures.0", &name));
+    if (!ends_with(name, "ForSequenceClassification")) return RN_OK;
+    bool built = config->llama.architecture->parts[RN_TEXT_RANK_IN].hugging_face != NULL;
+    config->llama.ranks = built && count_labels(f) == 1;
+    if (config->llama.ranks) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s: the classifier of a %.*s is not built%s", f->source,
+                           RN_STR_ARG(name), built ? " but for one label" : ""),
+                   "rerankers of the BERT and RoBERTa families with one label are");
 }

@@ -1,5 +1,6 @@
-// qwen35.c — Qwen3.5 and 3.6, dense: three layers of linear attention (a gated delta net), then one
-// of full attention with a gate, and so on. The place of attention in a layer:
+// qwen35.c — Qwen3.5 and 3.6, dense and with experts (moe.c): three layers of linear attention (a
+// gated delta net), then one of full attention with a gate, and so on. The place of attention in a
+// layer:
 //
 //     x ─ qkv ─ conv ─ silu ─ delta rule ─ norm a head ─ times silu(z) ─ out ─▶
 //     x ─ [q | gate], k, v ─ norms, rope of a quarter ─ attention ─ times sigmoid(gate) ─ o ─▶
@@ -7,7 +8,7 @@
 // A layer of the first kind keeps the last three rows of qkv and a matrix a head, and no keys.
 // Hugging Face's files hold norms as w of 1 + w, rates as log(-rate), and value heads in the order
 // of their key heads; GGUF's hold 1 + w, the rate, and value heads dealt out to key heads in turn.
-// Qwen3-Next (its dense form; GGUF has none) is the same with fewer, larger products.
+// Qwen3-Next (from Hugging Face's files alone) is the same with fewer, larger products.
 // Models that also see ("qwen3_5") have their decoder's settings and weights one name further in.
 #include "memory/account.h"
 #include "model/text/decoder.h"
@@ -42,6 +43,9 @@
         [RN_TEXT_GATE] = {"mlp.gate_proj", "ffn_gate", RN_SIZE_FFN, RN_SIZE_DIM},                  \
         [RN_TEXT_UP] = {"mlp.up_proj", "ffn_up", RN_SIZE_FFN, RN_SIZE_DIM},                        \
         [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},                  \
+        RN_TEXT_EXPERT_PARTS, RN_TEXT_SHARED_PARTS("mlp.shared_expert"),                           \
+        [RN_TEXT_SHARED_ROUTER] = {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", RN_SIZE_ONE,    \
+                                   RN_SIZE_DIM},                                                   \
     }
 
 static const rn_text_part parts[RN_TEXT_PARTS] = PARTS("model.");
@@ -125,7 +129,7 @@ static rn_value layer(rn_text_builder *d, rn_value x) {
     rn_value y = rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM);
     y = rn_build_is_recurrent(d) ? remember(d, y) : attend(d, y);
     x = rn_op_add(d->g, x, y);
-    y = rn_build_gated(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
+    y = rn_build_moe(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
     return rn_op_add(d->g, x, y);
 }
 
@@ -155,10 +159,21 @@ static rn_status add_by_interval(const rn_fields *f, uint32_t interval, rn_llama
     return RN_OK;
 }
 
+// Qwen3-Next's settings have numbers of experts in either form, 0 in the dense one.
+static rn_status read_experts(const rn_fields *f, rn_text_config *c) {
+    uint32_t experts = 0;
+    RN_TRY(rn_fields_u32(f, "num_experts", &experts));
+    if (experts == 0) return RN_OK;
+    RN_TRY(rn_text_json_moe(f, c));
+    c->llama.moe.shared_gate = c->llama.moe.shared_ffn != 0;
+    return RN_OK;
+}
+
 static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     rn_recurrent_config *r = &l->recurrent;
     uint32_t interval = INTERVAL;
+    if (l->architecture->experts) RN_TRY(rn_fields_u32(f, "moe_intermediate_size", &l->ffn));
     *r = (rn_recurrent_config){
         .taps = 4, .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128};
     RN_TRY(rn_text_json_activation(f, "hidden_act", "silu", "swish"));
@@ -174,40 +189,40 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_fields_u32(f, "linear_value_head_dim", &r->value_dim));
     RN_TRY(rn_fields_u32(f, "full_attention_interval", &interval));
     RN_TRY(check_sizes(f, r));
+    if (l->architecture->experts) RN_TRY(read_experts(f, c));
     l->norm_offset = 1;
     return rn_fields_find(f, "layer_types") ? rn_text_json_recurrent(f, "linear_attention", c)
                                             : add_by_interval(f, interval, l);
 }
 
-// The blocks behind the layers are for drafts; they are not used.
-static rn_status leave_drafts(const rn_fields *f, rn_text_config *c) {
-    RN_TRY(rn_fields_u32(f, "qwen35.nextn_predict_layers", &c->draft_layers));
-    if (c->draft_layers >= c->llama.layers)
-        return rn_fail(RN_CORRUPT, "%s: %u of %u layers are for drafts", f->source, c->draft_layers,
-                       c->llama.layers);
-    c->llama.layers -= c->draft_layers;
-    return RN_OK;
+// "qwen35.<name>", "qwen35moe.<name>".
+static const char *key_of(const rn_text_config *c, const char *name, char out[96]) {
+    snprintf(out, 96, "%s.%s", c->architecture, name);
+    return out;
 }
 
 static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     rn_recurrent_config *r = &l->recurrent;
     uint32_t interval = INTERVAL, inner = 0;
+    char key[96];
     *r = (rn_recurrent_config){.keys_in_turn = true};
-    RN_TRY(leave_drafts(f, c));
-    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.conv_kernel", &r->taps));
-    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.group_count", &r->key_heads));
-    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.time_step_rank", &r->value_heads));
-    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.state_size", &r->key_dim));
-    RN_TRY(rn_fields_need_u32(f, "qwen35.ssm.inner_size", &inner));
-    RN_TRY(rn_fields_u32(f, "qwen35.full_attention_interval", &interval));
+    RN_TRY(rn_text_leave_drafts(f, key_of(c, "nextn_predict_layers", key), c));
+    RN_TRY(rn_fields_need_u32(f, key_of(c, "ssm.conv_kernel", key), &r->taps));
+    RN_TRY(rn_fields_need_u32(f, key_of(c, "ssm.group_count", key), &r->key_heads));
+    RN_TRY(rn_fields_need_u32(f, key_of(c, "ssm.time_step_rank", key), &r->value_heads));
+    RN_TRY(rn_fields_need_u32(f, key_of(c, "ssm.state_size", key), &r->key_dim));
+    RN_TRY(rn_fields_need_u32(f, key_of(c, "ssm.inner_size", key), &inner));
+    RN_TRY(rn_fields_u32(f, key_of(c, "full_attention_interval", key), &interval));
     if (r->value_heads == 0 || inner % r->value_heads)
         return rn_fail(RN_CORRUPT, "%s: %u cannot be %u value heads", f->source, inner,
                        r->value_heads);
     r->value_dim = inner / r->value_heads;
     RN_TRY(check_sizes(f, r));
-    if (rn_fields_find(f, "qwen35.attention.recurrent_layers"))
-        return rn_text_gguf_recurrent(f, "qwen35.attention.recurrent_layers", c);
+    if (l->architecture->experts) RN_TRY(rn_text_gguf_moe(f, c));
+    l->moe.shared_gate = l->moe.shared_ffn != 0;
+    if (rn_fields_find(f, key_of(c, "attention.recurrent_layers", key)))
+        return rn_text_gguf_recurrent(f, key, c);
     return add_by_interval(f, interval, l);
 }
 
@@ -299,7 +314,8 @@ const rn_text_architecture rn_text_qwen35_seeing = {
 extern const rn_text_architecture rn_text_qwen3_next;
 const rn_text_architecture rn_text_qwen3_next = {.name = "qwen3next",
                                                  .model_type = "qwen3_next",
-                                                 .also = "dense",
+                                                 .experts = true,
+                                                 .norm_experts = true,
                                                  .layer = layer,
                                                  .from_json = from_json,
                                                  .from_gguf = refuse_gguf,
@@ -309,3 +325,16 @@ const rn_text_architecture rn_text_qwen3_next = {.name = "qwen3next",
                                                  .qk_norm = true,
                                                  .partial_rope = true,
                                                  .fused_mix = true};
+#define WITH_EXPERTS                                                                               \
+    .name = "qwen35moe", .also = "Qwen3.5, Qwen3.6 with experts", .layer = layer,                  \
+    .from_json = from_json, .from_gguf = from_gguf, .qk_norm = true, .partial_rope = true,         \
+    .unused = unused, .experts = true, .norm_experts = true
+extern const rn_text_architecture rn_text_qwen35moe;
+const rn_text_architecture rn_text_qwen35moe = {WITH_EXPERTS, .model_type = "qwen3_5_moe_text",
+                                                .parts = parts,
+                                                .layers = {"model.layers", "blk", "model.layers"}};
+extern const rn_text_architecture rn_text_qwen35moe_seeing;
+const rn_text_architecture rn_text_qwen35moe_seeing = {
+    WITH_EXPERTS, .model_type = "qwen3_5_moe", .parts = inner_parts,
+    .layers = {"model.language_model.layers", "blk", "model.language_model.layers"},
+    .settings = "text_config"};

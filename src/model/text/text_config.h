@@ -12,7 +12,7 @@ typedef struct rn_text_config {
     const char *architecture;     // static
     rn_llama_config llama;        // but for what options say and `files`
     uint32_t context;             // what it was trained for
-    uint32_t draft_layers;        // blocks of a GGUF file behind those of the model: not used
+    uint32_t draft_layers;        // blocks behind those of the model: not used
     rn_forms_config quantization; // how the checkpoint's weights are kept, where that is said
     rn_embedding_info embedding;
     rn_sampling_advice sampling;
@@ -28,6 +28,9 @@ typedef struct rn_text_config {
 // are known.
 RN_MUST_USE rn_status rn_text_architecture_find(rn_str name, rn_naming naming,
                                                 const rn_text_architecture **out);
+
+// The architecture of the same name in GGUF files that has experts; false: none has.
+bool rn_text_architecture_with_experts(const rn_text_architecture **architecture);
 
 // From config.json; from a GGUF file's metadata (and its rope_freqs.weight). RN_UNSUPPORTED names
 // the setting that is not built.

@@ -41,6 +41,12 @@ static rn_dtype dtype_of(const void *self, const char *weight) {
     return rn_text_weight_dtype(network->checkpoint, weight);
 }
 
+static bool exists(const void *self, const char *weight) {
+    const rn_network *network = self;
+    return rn_text_weight_exists(network->checkpoint, weight) ||
+           rn_checkpoint_form(network->checkpoint, weight);
+}
+
 static const rn_low_rank *addition_of(const void *self, const char *weight, uint32_t index) {
     const rn_network *network = self;
     return network->adapters ? rn_adapters_addition(network->adapters, weight, index) : NULL;
@@ -96,11 +102,20 @@ static void divide(const rn_text_config *config, rn_llama_config *c) {
            sizeof c->rope_divisors);
 }
 
+// Norms of all rows at every step would cost many times the step.
+static rn_status check_adapters(const rn_network *network) {
+    if (!network->adapters || !network->adapters->has_magnitudes) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED,
+                           "an adapter of this model is DoRA, which is computed with merged only"),
+                   "ration convert MODEL OUT --lora ADAPTER, then use OUT");
+}
+
 static rn_status make_recipe(const rn_network *network, const void *options, rn_recipe *out) {
     rn_text_options o = options ? *(const rn_text_options *)options : (rn_text_options){0};
     rn_llama_config c = config_of(network)->llama;
     *out = (rn_recipe){0};
     RN_TRY(rn_check_reserved(o.reserved, "rn_text_options"));
+    RN_TRY(check_adapters(network));
     if (config_of(network)->headless)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "%s makes embeddings, not text: %s", network->title,
                                c.both_ways ? "it is an encoder" : "it has no head"),
@@ -141,6 +156,12 @@ static rn_status make_embedding(const rn_network *network, const rn_embedding_op
     uint32_t most = config->embedding.text_tokens;
     *out = (rn_recipe){0};
     RN_TRY(rn_check_reserved(o.reserved, "rn_embedding_options"));
+    RN_TRY(check_adapters(network));
+    if (o.scores && !c.ranks)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is no reranker", network->title),
+                       "a model whose files have a classifier of one label is: bge-reranker, "
+                       "ms-marco-MiniLM");
+    c.scores = o.scores;
     o.text_tokens = or_default(o.text_tokens, (uint32_t)rn_min_u64(most, DEFAULT_ROWS));
     o.rows = (uint32_t)rn_max_u64(or_default(o.rows, DEFAULT_ROWS), o.text_tokens);
     if (o.rows > MOST) return rn_fail(RN_INVALID, "%u rows are too many", o.rows);
@@ -207,6 +228,7 @@ static rn_status read_json_config(rn_network *network, const char *folder) {
         !config->llama.architecture->parts[RN_TEXT_DENSE_IN].hugging_face)
         s = rn_fail(RN_UNSUPPORTED, "%s: products behind pooling of '%s' are not built", folder,
                     config->architecture);
+    if (s == RN_OK) s = rn_ranking_from_json(&fields, config);
     rn_fields_free(&fields);
     if (s == RN_OK)
         s = rn_checkpoint_find_forms(network->checkpoint, &config_of(network)->quantization);
@@ -221,7 +243,7 @@ static rn_status read_gguf_config(rn_network *network, const char *path) {
     if (s == RN_OK) s = rn_text_config_from_gguf(&fields, network->checkpoint, config_of(network));
     if (s == RN_OK)
         s = rn_pooling_from_gguf(&fields, config_of(network)->architecture,
-                                 &config_of(network)->embedding);
+                                 &config_of(network)->embedding, &config_of(network)->llama.ranks);
     if (s == RN_OK) s = rn_sampling_advice_from_gguf(&fields, &config_of(network)->sampling);
     if (s == RN_OK) s = rn_fields_text(&fields, "general.name", &name);
     if (s == RN_OK && name.bytes)
@@ -269,6 +291,7 @@ static void fill_info(rn_network *network) {
                                     .window = c->window_from < c->layers ? c->window : 0,
                                     .tied_head = c->tied,
                                     .encoder = config_of(network)->headless,
+                                    .ranks = c->ranks,
                                     .embedding = config_of(network)->embedding,
                                     .sampling = config_of(network)->sampling};
 }
@@ -335,9 +358,11 @@ static rn_status check_files(rn_network *network, const rn_model_options *option
     choose_naming(network);
     settle_embedding(network);
     fill_info(network);
-    text->files = (rn_llama_files){.self = network, .dtype = dtype_of, .addition = addition_of};
+    text->files = (rn_llama_files){
+        .self = network, .dtype = dtype_of, .addition = addition_of, .exists = exists};
     llama->files = &text->files;
-    RN_TRY(text->config.headless ? make_embedding(network, NULL, &recipe)
+    rn_embedding_options whole = {.scores = llama->ranks};
+    RN_TRY(text->config.headless ? make_embedding(network, &whole, &recipe)
                                  : make_recipe(network, NULL, &recipe));
     rn_status s = recipe.build(recipe.self, NULL, &graph);
     rn_recipe_destroy(&recipe);

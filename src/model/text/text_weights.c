@@ -6,6 +6,7 @@
 #include "model/text/text_weights.h"
 
 #include "base/str.h"
+#include "graph/weight_rows.h"
 #include "io/weight_forms.h"
 #include "memory/account.h"
 #include "model/text/decoder.h"
@@ -26,7 +27,10 @@ static const rn_tensor_info *find(const rn_checkpoint *checkpoint, const char *n
     return length < NAME_BYTES ? rn_checkpoint_find(checkpoint, text) : NULL;
 }
 
-rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *name) {
+// Of a stack, the first expert's tensor speaks for all.
+rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *stack) {
+    char name[NAME_BYTES];
+    if (!rn_expert_tensor(stack, 0, name, sizeof name)) return RN_DTYPE_F32;
     const rn_tensor_info *whole = rn_checkpoint_find(checkpoint, name);
     const rn_weight_form *checkpoint_form = rn_checkpoint_form(checkpoint, name);
     if (checkpoint_form) return checkpoint_form->dtype;
@@ -93,12 +97,20 @@ static rn_status missing(const inventory *v, const char *name, const char *suffi
                             "the files are incomplete");
 }
 
+// (experts, rows, cols) as (experts * rows, cols), where that is what is wanted.
+static rn_shape flatten_stack(const rn_value_info *weight, rn_shape shape) {
+    uint64_t experts = weight->experts, rows = experts ? weight->shape.dims[0] / experts : 0;
+    bool stack = experts && shape.rank == 3 && shape.dims[0] == experts && shape.dims[1] == rows;
+    return stack ? RN_SHAPE(experts * rows, shape.dims[2]) : shape;
+}
+
 static rn_status take_whole(inventory *v, const rn_value_info *weight) {
     const rn_tensor_info *t = rn_checkpoint_find(v->checkpoint, weight->name);
     rn_shape shape = {0};
     if (!t) return missing(v, weight->name, "");
     for (; shape.rank < t->rank && shape.rank < RN_MAX_RANK; shape.rank++)
         shape.dims[shape.rank] = t->dims[shape.rank];
+    shape = flatten_stack(weight, shape);
     if (t->rank > RN_MAX_RANK || !rn_shape_equal(shape, weight->shape))
         return at_tensor(
             v, t,
@@ -149,11 +161,36 @@ static rn_status take_checkpoint_form(inventory *v, const rn_value_info *weight,
     return RN_OK;
 }
 
+// A tensor an expert.
+static rn_status take_experts(inventory *v, const rn_value_info *stack) {
+    for (uint32_t e = 0; e < stack->experts; e++) {
+        char name[NAME_BYTES];
+        rn_value_info one = *stack;
+        one.name = name;
+        one.experts = 0;
+        one.shape.dims[0] = stack->shape.dims[0] / stack->experts;
+        if (!rn_expert_tensor(stack->name, e, name, sizeof name))
+            return rn_fail(RN_CORRUPT, "the name '%s' is too long", stack->name);
+        if (rn_checkpoint_form(v->checkpoint, name))
+            return rn_fail(RN_UNSUPPORTED,
+                           "'%s': experts of quantised checkpoints in several "
+                           "tensors each are not built",
+                           name);
+        RN_TRY(take_whole(v, &one));
+        if (rn_checkpoint_find(v->checkpoint, name)->dtype != stack->dtype)
+            return rn_fail(RN_UNSUPPORTED, "'%s' is of another kind than the experts before it",
+                           name);
+    }
+    return RN_OK;
+}
+
 static rn_status take_weight(inventory *v, const rn_value_info *weight) {
     uint64_t before = v->info->weight_bytes;
     const rn_weight_form *checkpoint_form = rn_checkpoint_form(v->checkpoint, weight->name);
     bool in_parts = rn_component_suffix(weight->dtype, RN_COMPONENT_SCALE) != NULL;
-    if (checkpoint_form)
+    if (weight->experts && strchr(weight->name, '*'))
+        RN_TRY(take_experts(v, weight));
+    else if (checkpoint_form)
         RN_TRY(take_checkpoint_form(v, weight, checkpoint_form));
     else
         RN_TRY(in_parts ? take_parts(v, weight) : take_whole(v, weight));
@@ -162,16 +199,23 @@ static rn_status take_weight(inventory *v, const rn_value_info *weight) {
     return RN_OK;
 }
 
+static bool is_of_draft(const inventory *v, rn_str name) {
+    const rn_llama_config *l = &v->config->llama;
+    const char *layers = rn_text_architecture_of(l)->layers[l->naming];
+    size_t bytes = strlen(layers);
+    unsigned block = 0;
+    char text[16];
+    if (name.bytes <= bytes || memcmp(name.data, layers, bytes) != 0) return false;
+    snprintf(text, sizeof text, "%.*s", (int)(name.bytes - bytes), name.data + bytes);
+    return sscanf(text, ".%5u.", &block) == 1 && block >= l->layers &&
+           block - l->layers < v->config->draft_layers;
+}
+
 // What files have beside weights: tables that are computed here, and what other programs need to
 // read the quantised forms.
 static bool is_harmless(const inventory *v, rn_str name) {
     const char *const *unused = v->config->llama.architecture->unused;
-    unsigned block = 0;
-    char text[16];
-    snprintf(text, sizeof text, "%.*s", RN_STR_ARG(name));
-    uint32_t end = v->config->llama.layers + v->config->draft_layers;
-    if (sscanf(text, "blk.%5u.", &block) == 1 && block >= v->config->llama.layers && block < end)
-        return true;
+    if (is_of_draft(v, name)) return true;
     for (; unused && *unused; unused++)
         if (rn_str_matches(name, rn_str_from(*unused))) return true;
     static const char *const patterns[] = {

@@ -102,7 +102,7 @@ static rn_status put_embedding(const keys *k, const rn_text_config *c) {
         [RN_POOLING_MODEL] = 0, [RN_POOLING_MEAN] = 1, [RN_POOLING_CLS] = 2, [RN_POOLING_LAST] = 3};
     char key[NAME_BYTES];
     if (!c->headless) return RN_OK;
-    RN_TRY(put_u32(k, "pooling_type", kinds[c->embedding.pooling]));
+    RN_TRY(put_u32(k, "pooling_type", c->llama.ranks ? 4 : kinds[c->embedding.pooling]));
     if (c->llama.token_types)
         RN_TRY(rn_pairs_u32(k->out, "tokenizer.ggml.token_type_count", c->llama.token_types));
     snprintf(key, sizeof key, "%s.attention.causal", k->architecture);
@@ -267,14 +267,25 @@ void rn_text_settings_to_json(const rn_text_config *c, rn_json *json) {
     if (l->window && a->window_switch) rn_json_u64(json, "max_window_layers", l->window_from);
 }
 
+// A reranker's only one.
+static void write_label(rn_json *json) {
+    rn_json_object(json, "id2label");
+    rn_json_string(json, "0", "LABEL_0");
+    rn_json_end(json);
+    rn_json_object(json, "label2id");
+    rn_json_u64(json, "LABEL_0", 0);
+    rn_json_end(json);
+}
+
 static rn_status write_json(const rn_text_config *c, const rn_text_extras *extras, rn_buffer *out) {
     const rn_text_architecture *a = c->llama.architecture;
     rn_json json;
     rn_json_begin(&json, rn_buffer_sink(out), true);
     rn_json_object(&json, NULL);
     rn_json_array(&json, "architectures");
-    rn_json_string(&json, NULL, a->model_class);
+    rn_json_string(&json, NULL, c->llama.ranks ? "BertForSequenceClassification" : a->model_class);
     rn_json_end(&json);
+    if (c->llama.ranks) write_label(&json);
     rn_json_string(&json, "model_type", a->model_type ? a->model_type : a->name);
     rn_json_string(&json, "torch_dtype", extras->dtype);
     if (extras->begin != UINT32_MAX) rn_json_u64(&json, "bos_token_id", extras->begin);

@@ -377,6 +377,56 @@ static void a_full_context_is_the_end(void **state) {
     }
 }
 
+static uint64_t kv_now(void) {
+    return rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_KV).now_bytes;
+}
+
+// Pages are charged as the text reaches them, and what it says is the same.
+static void a_kv_cache_grows_by_pages(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    options.text.sequences = 1;
+    options.grow_kv = true;
+    uint64_t before = kv_now();
+    rn_generator *generator = create(&options);
+    uint64_t page = rn_generator_get_facts(generator).kv_page_bytes;
+    uint64_t planned =
+        rn_plan_get_summary(rn_generator_plan(generator))->purpose_bytes[RN_PURPOSE_KV];
+    assert_int_equal(kv_now() - before, planned - 16 * page);
+    rn_sequence *sequence = begin(generator, &greedy, 1, PROMPT);
+    story got = {0};
+    for (uint32_t made = 1; made <= TOLD; made++) {
+        tell(generator, sequence, 1, &got);
+        assert_int_equal(got.samples[0].token, expected[0].samples[made - 1].token);
+        uint64_t pages = (PROMPT + made - 1 + 7) / 8; // the last token is not read yet
+        assert_int_equal(kv_now() - before, planned - (16 - pages) * page);
+    }
+    rn_sequence_rewind(sequence, PROMPT); // pages that are there stay
+    assert_int_equal(kv_now() - before, planned - (16 - (PROMPT + TOLD - 1 + 7) / 8) * page);
+    rn_generator_destroy(generator);
+    assert_int_equal(kv_now(), before);
+}
+
+// With fewer pages than the context would take, the pages are the context.
+static void a_growing_context_ends_with_its_pages(void **state) {
+    (void)state;
+    rn_generator_options options = base_options();
+    options.text.sequences = 1;
+    options.grow_kv = true;
+    options.text.pages = 5;
+    rn_generator *generator = create(&options);
+    assert_int_equal(rn_generator_context(generator), 40);
+    rn_sequence *sequence = begin(generator, &greedy, 1, PROMPT);
+    story got = {0};
+    while (rn_generator_has_work(generator)) {
+        assert_ok(rn_generator_step(generator));
+        story_take(&got, sequence, STORY_MOST);
+    }
+    assert_true(rn_sequence_is_full(sequence));
+    assert_int_equal(got.count, 40 - PROMPT);
+    rn_generator_destroy(generator);
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
     (void)state;
     rn_generator_options options = base_options();
@@ -679,6 +729,8 @@ int main(void) {
         cmocka_unit_test(a_conversation_keeps_its_history),
         cmocka_unit_test(rewinding_gives_pages_back_and_forgets),
         cmocka_unit_test(a_full_context_is_the_end),
+        cmocka_unit_test(a_kv_cache_grows_by_pages),
+        cmocka_unit_test(a_growing_context_ends_with_its_pages),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(one_row_a_pass_is_shared_fairly),
         cmocka_unit_test(a_sequence_without_a_page_waits_for_the_others),

@@ -354,7 +354,7 @@ static void what_is_not_built_is_named(void **state) {
         const char *type, *more, *part;
     } cases[] = {
         {"bloom", "", "'bloom'"},
-        {"mixtral", "", "'mixtral'"},
+        {"dbrx", "", "'dbrx'"},
         {"llama", "\"hidden_act\": \"gelu\"", "'gelu'"},
         {"llama", "\"num_local_experts\": 8", "num_local_experts"},
         {"llama", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
@@ -401,7 +401,7 @@ static void an_unknown_architecture_has_a_nearest_one(void **state) {
         const char *name, *hint;
         rn_naming naming;
     } cases[] = {
-        {"qwen3moe", "the nearest is qwen3;", RN_NAMES_GGUF},
+        {"qwen3vl", "the nearest is qwen3;", RN_NAMES_GGUF},
         {"gemma3n", "the nearest is gemma3;", RN_NAMES_HUGGING_FACE},
         {"gpt-neox", "the nearest is gpt_neox;", RN_NAMES_HUGGING_FACE},
         {"", "known are llama (TinyLlama, SmolLM), mistral, ", RN_NAMES_GGUF},

@@ -281,7 +281,7 @@ static void hostile_metadata_is_refused(void **state) {
         {"llama.embedding_length", UINT32_MAX, "width"},
         {"llama.attention.key_length", 18, "values of 16"},
         {"llama.rope.dimension_count", 8, "turns 8"},
-        {"llama.expert_count", 8, "experts"},
+        {"llama.expert_count", 8, "expert_used_count"},
         {"split.count", 3, "3 parts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

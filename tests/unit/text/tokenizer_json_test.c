@@ -68,6 +68,29 @@ static void a_template_puts_tokens_around(void **state) {
     rn_tokenizer_close(tokenizer);
 }
 
+static void a_template_says_what_stands_between_two_texts(void **state) {
+    (void)state;
+    rn_tokenizer *tokenizer;
+#define TOOL "{\"SpecialToken\": {\"id\": \"<tool>\", \"type_id\": 0}}"
+#define END  "{\"SpecialToken\": {\"id\": \"<|end|>\", \"type_id\": 1}}"
+#define PAIR(first, second)                                                                        \
+    TINY_STEPS                                                                                     \
+    "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [" TOOL                    \
+    ", {\"Sequence\": {\"id\": \"A\"}}, " END "], \"pair\": [" TOOL                                \
+    ", {\"Sequence\": {\"id\": \"" first "\"}}, " END ", " END                                     \
+    ", {\"Sequence\": {\"id\": \"" second "\"}}, " END "]}, "
+    assert_ok(tiny_open(PAIR("A", "B"), "", &tokenizer));
+    assert_true(rn_tokenizer_get_info(tokenizer)->joins_pairs);
+    tiny_expect(tokenizer, RN_STR("he"), RN_ENCODE_FIRST,
+                (int[]){TINY_TOOL, TINY_HE, TINY_END, TINY_END, -1});
+    tiny_expect(tokenizer, RN_STR("he"), RN_ENCODE_SECOND, (int[]){TINY_HE, TINY_END, -1});
+    tiny_expect(tokenizer, RN_STR("he"), RN_ENCODE_BEGIN,
+                (int[]){TINY_TOOL, TINY_HE, TINY_END, -1});
+    rn_tokenizer_close(tokenizer);
+    assert_int_equal(tiny_open(PAIR("B", "A"), "", &tokenizer), RN_UNSUPPORTED);
+    assert_int_equal(tiny_open(PAIR("A", "A"), "", &tokenizer), RN_UNSUPPORTED);
+}
+
 // ---- decoding ---------------------------------------------------------------------------
 
 typedef struct pieces {
@@ -434,6 +457,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_are_spelled_out_unless_they_are_allowed),
         cmocka_unit_test(tokens_are_found_as_the_vocabulary_spells_them),
         cmocka_unit_test(a_template_puts_tokens_around),
+        cmocka_unit_test(a_template_says_what_stands_between_two_texts),
         cmocka_unit_test(sequences_go_out_when_they_are_whole),
         cmocka_unit_test(a_blank_at_either_end_is_dropped_where_the_tokenizer_put_it),
         cmocka_unit_test(any_bytes_come_back),
