@@ -1,15 +1,20 @@
 // image_bench.c — networks of image models at their true shapes, with made-up weights in bf16: what
 // a step takes on a device, of its time and of its memory.
 //
-//     image_bench NETWORK [KEY=VALUE ...] [ops] [plan]
+//     image_bench NETWORK [KEY=VALUE ...] [ops] [check] [plan]
 //
 //     NETWORK  sdxl (UNet, batch 2, 1024 x 1024), sd15 (batch 2, 512 x 512), vae (decoder, 1024 x
 //              1024), flux (1024 x 1024), small (a UNet that a test can wait for)
 //     device=cuda:0   budget=GB of the device (1e9)   host=GB   policy=bf16|f16|f32   steps=10
 //     size=PIXELS   batch=N   save=FILE (the output, as raw f32)
+//     alone=1   a denoiser makes what is the same in all steps itself, in every step
+//     bands=0|1|2   of a decoder: whole, in bands, in bands some of which are computed again
+//     lora=RANK: a training step of additions to the attention's matrices instead (batch 1)
+//     weights=nf4|int8|q8_0 (of matrices, in training)   optimizer=adamw   keep=PATTERN
 //
-// "ops" runs one step more whose kernels are waited for one by one: where the time goes. "plan"
-// prints the plan for an H200 and computes nothing.
+// "ops" runs one step more in which each kernel is timed by itself: where the time goes. "check"
+// runs one whose kernels' results are held against the reference loops, from the same inputs: for
+// small networks. "plan" prints the plan for an H200 and computes nothing.
 #include <ration/device.h>
 #include <ration/memory.h>
 #include <ration/session.h>
@@ -21,8 +26,12 @@
 #include "device/device.h"
 #include "graph/activations.h"
 #include "graph/fuse.h"
+#include "graph/halves.h"
 #include "model/image/image_networks.h"
+#include "train/image_trainer.h"
+#include "train/train_recipe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +39,17 @@
 
 typedef struct bench {
     const char *network, *device, *save;
-    bool ops, plan_only;
+    bool ops, check, plan_only, alone;
     double budget, host;
     rn_dtype policy;
-    uint32_t steps, size, batch;
+    uint32_t steps, size, batch, bands, rank;
+    rn_dtype weights; // of matrices; 0: as the policy
+    const char *optimizer, *keep;
     uint8_t *narrow, *wide; // numbers about 0.02 as bf16, and as f32
     rn_recipe inner;        // in f32
+    rn_low_rank additions[2048];
+    char names[2048][3][RN_IMAGE_NAME + 16]; // weight, down, up
+    uint32_t addition_count;
 } bench;
 static bench b = {.device = "cuda:0", .policy = RN_DTYPE_BF16, .steps = 10};
 static const uint64_t MOST = 512ull << 20; // bytes of a weight
@@ -62,14 +76,38 @@ static bool place(const void *self, const char *weight, rn_image_place *out) {
     bool vector = norm || (n > 5 && strcmp(weight + n - 5, ".bias") == 0);
     (void)self;
     *out = (rn_image_place){.dtype = vector || b.policy == RN_DTYPE_F32 ? RN_DTYPE_F32 : b.policy};
+    bool matrix = !strstr(weight, "conv") && !strstr(weight, "embed");
+    if (!vector && matrix && b.weights) out->dtype = b.weights;
     snprintf(out->tensor, sizeof out->tensor, "%s", weight);
     return true;
 }
-static const rn_low_rank *no_addition(const void *self, const char *weight, uint32_t index) {
-    (void)self, (void)weight, (void)index;
-    return NULL;
+
+static bool is_adapted(const char *weight) {
+    static const char *const names[] = {".to_q.weight", ".to_k.weight", ".to_v.weight",
+                                        ".to_out.0.weight"};
+    size_t n = strlen(weight);
+    for (int i = 0; i < 4; i++) {
+        size_t m = strlen(names[i]);
+        if (n > m && strcmp(weight + n - m, names[i]) == 0) return true;
+    }
+    return false;
 }
-static const rn_image_files files = {.place = place, .addition = no_addition};
+
+static const rn_low_rank *addition(const void *self, const char *weight, uint32_t index) {
+    (void)self;
+    if (!b.rank || index > 0 || !is_adapted(weight)) return NULL;
+    for (uint32_t i = 0; i < b.addition_count; i++)
+        if (strcmp(b.names[i][0], weight) == 0) return &b.additions[i];
+    if (b.addition_count == 2048) return NULL;
+    uint32_t i = b.addition_count++;
+    snprintf(b.names[i][0], sizeof b.names[i][0], "%s", weight);
+    snprintf(b.names[i][1], sizeof b.names[i][1], "tuned.%s.down", weight);
+    snprintf(b.names[i][2], sizeof b.names[i][2], "tuned.%s.up", weight);
+    b.additions[i] =
+        (rn_low_rank){.down = b.names[i][1], .up = b.names[i][2], .rank = b.rank, .scale = 1};
+    return &b.additions[i];
+}
+static const rn_image_files files = {.place = place, .addition = addition};
 
 // All weights of a width are the same bytes.
 static const void *find(void *self, const char *name, rn_dtype dtype, uint64_t bytes) {
@@ -100,6 +138,15 @@ static void make_weights(void) {
 }
 
 // ---- networks -----------------------------------------------------------------------------------
+
+// A step of training, whose activations are the policy's.
+static void make_step(const rn_image_step_config *config, uint32_t batch, rn_recipe *out) {
+    rn_train_options options = {.optimizer = b.optimizer, .trained = "tuned.*"};
+    rn_forward forward = rn_image_step_forward(config, true);
+    forward.activations = b.policy;
+    must(rn_train_recipe(forward, batch, &options, out));
+    out->rows = 1;
+}
 
 static void make_network(rn_recipe *out) {
     uint32_t size = b.size ? b.size : strcmp(b.network, "sd15") == 0 ? 512 : 1024;
@@ -147,6 +194,7 @@ static void make_network(rn_recipe *out) {
                          .post_quant_conv = true,
                          .mid_attention = true,
                          .scaling = 0.13025f,
+                         .banding = {.rows = 64, .cut = b.bands > 0, .again = b.bands > 1},
                          .height = size / 8,
                          .width = size / 8};
     rn_flux_config flux = {.files = &files,
@@ -164,13 +212,21 @@ static void make_network(rn_recipe *out) {
                            .height = size / 16,
                            .width = size / 16};
     bool is_unet = strcmp(b.network, "vae") != 0 && strcmp(b.network, "flux") != 0;
-    uint32_t rows = b.batch ? b.batch : is_unet ? 2 : 1;
+    uint32_t rows = b.batch ? b.batch : is_unet && !b.rank ? 2 : 1;
     xl.rows = one.rows = vae.rows = flux.rows = rows;
+    if (!b.rank && !b.alone && b.policy != RN_DTYPE_F32) xl.text_type = one.text_type = b.policy;
+    flux.modulated = !b.rank && !b.alone && rows == 1;
     if (strcmp(b.network, "small") == 0) {
         one.channels[0] = 32, one.channels[1] = one.channels[2] = one.channels[3] = 64;
         one.height = one.width = 16;
     }
-    if (strcmp(b.network, "sdxl") == 0)
+    if (b.rank)
+        make_step(&(rn_image_step_config){.kind = strcmp(b.network, "flux") == 0 ? RN_IMAGE_FLUX
+                                                                                 : RN_IMAGE_UNET,
+                                          .unet = strcmp(b.network, "sdxl") == 0 ? xl : one,
+                                          .flux = flux},
+                  b.batch ? b.batch : 1, out);
+    else if (strcmp(b.network, "sdxl") == 0)
         must(rn_unet_recipe(&xl, out));
     else if (strcmp(b.network, "vae") == 0)
         must(rn_vae_decoder_recipe(&vae, out));
@@ -186,6 +242,7 @@ static void make_network(rn_recipe *out) {
 
 static rn_status build(void *self, const rn_recipe_options *options, rn_graph **out) {
     (void)self;
+    if (b.rank) return b.inner.build(b.inner.self, options, out);
     RN_TRY(b.inner.build(b.inner.self, NULL, out));
     return rn_graph_hold_activations_in(out, b.policy, options && options->halves);
 }
@@ -196,6 +253,7 @@ typedef struct kind {
     char name[128];
     uint32_t calls;
     double seconds, flops, bytes;
+    double apart; // check: from the reference by norm, at most
 } kind;
 static kind kinds[512];
 static uint32_t kind_count;
@@ -221,18 +279,116 @@ static void wait_for(const rn_call *call) {
         driver->stream_synchronize(((rn_cuda_stream *)call->stream)->handle);
 }
 
+// Seconds of one of REPEATS calls in a graph of the driver's: without the host's part. What is
+// computed in place is computed over and over: times are right, numbers are not.
+enum { REPEATS = 16 };
+static rn_status time_call(const rn_call *call, double *out) {
+    const rn_cuda_driver *driver;
+    rn_cuda_stream *stream = call->stream;
+    rn_cu_graph graph = NULL;
+    rn_cu_graph_exec exec = NULL;
+    rn_status s = rn_cuda_driver_get(&driver);
+    if (s == RN_OK) s = plain_kernels[call->op].run(call); // what comes with the first one
+    wait_for(call);
+    if (s != RN_OK || driver->stream_begin_capture(stream->handle, RN_CU_CAPTURE_THREAD_LOCAL))
+        return s;
+    bool recording = stream->is_recording;
+    stream->is_recording = true;
+    stream->after_launch = false;
+    for (int i = 0; i < REPEATS && s == RN_OK; i++)
+        s = plain_kernels[call->op].run(call);
+    stream->is_recording = recording;
+    stream->after_launch = false;
+    driver->stream_end_capture(stream->handle, &graph);
+    if (s == RN_OK && driver->graph_instantiate(&exec, graph, 0) == RN_CU_SUCCESS) {
+        double best = 1;
+        for (int i = 0; i < 3; i++) {
+            double begin = now();
+            driver->graph_launch(exec, stream->handle);
+            wait_for(call);
+            if (now() - begin < best) best = now() - begin;
+        }
+        *out = best / REPEATS;
+        driver->graph_exec_destroy(exec);
+    }
+    if (graph) driver->graph_destroy(graph);
+    return s;
+}
+
 static rn_status run_timed(const rn_call *call) {
     rn_cost cost = {0};
-    wait_for(call);
-    double begin = now();
-    rn_status s = plain_kernels[call->op].run(call);
-    wait_for(call);
+    double seconds = 0;
+    rn_status s = time_call(call, &seconds);
     kind *k = find_kind(call);
-    k->seconds += now() - begin;
+    k->seconds += seconds;
     k->calls++;
     rn_op_get(call->op)->cost(call, &cost);
     k->flops += cost.flops;
     k->bytes += cost.read_bytes + cost.write_bytes;
+    return s;
+}
+
+// ---- against the reference ----------------------------------------------------------------------
+
+static void *to_host(const rn_call *call, const rn_tensor *t) {
+    const rn_cuda_driver *driver;
+    uint64_t bytes = rn_tensor_bytes(t);
+    void *copy = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!copy) exit(1);
+    memset(copy, 0, bytes);
+    if (!call->stream && t->data) memcpy(copy, t->data, bytes);
+    if (call->stream && t->data && bytes && rn_cuda_driver_get(&driver) == RN_OK)
+        driver->memcpy_dtoh_async(copy, (rn_cu_address)(uintptr_t)t->data, bytes,
+                                  ((rn_cuda_stream *)call->stream)->handle);
+    wait_for(call);
+    return copy;
+}
+
+static double distance(const rn_tensor *t, const void *got, const void *want) {
+    uint64_t n = rn_tensor_elements(t);
+    float *a = malloc(n * sizeof *a + 4), *c = malloc(n * sizeof *c + 4);
+    double apart = 0, all = 0;
+    if (!a || !c || rn_dtype_to_f32(t->dtype, got, a, n) != RN_OK ||
+        rn_dtype_to_f32(t->dtype, want, c, n) != RN_OK)
+        n = 0;
+    for (uint64_t i = 0; i < n; i++)
+        apart += ((double)a[i] - c[i]) * ((double)a[i] - c[i]), all += (double)c[i] * c[i];
+    free(a);
+    free(c);
+    return all > 0 ? sqrt(apart / all) : sqrt(apart);
+}
+
+// Weights in the device's own layouts are left alone.
+static rn_status run_checked(const rn_call *call) {
+    rn_tensor tensors[64];
+    uint32_t count = call->input_count + call->output_count;
+    bool plain = count <= 64;
+    for (uint32_t i = 0; plain && i < count; i++) {
+        tensors[i] = i < call->input_count ? call->inputs[i] : call->outputs[i - call->input_count];
+        plain = tensors[i].layout == RN_LAYOUT_PLAIN;
+    }
+    wait_for(call);
+    for (uint32_t i = 0; plain && i < count; i++) // also of outputs: they may be inputs
+        tensors[i].data = tensors[i].data ? to_host(call, &tensors[i]) : NULL;
+    RN_TRY(plain_kernels[call->op].run(call));
+    if (!plain) return RN_OK;
+    rn_call on_host = *call;
+    on_host.inputs = tensors;
+    on_host.outputs = tensors + call->input_count;
+    on_host.stream = NULL;
+    on_host.workspace_bytes = rn_reference_workspace(&on_host);
+    on_host.workspace = calloc(1, on_host.workspace_bytes + 64);
+    rn_status s = rn_reference_run(&on_host);
+    void *got = to_host(call, &call->outputs[0]);
+    double apart = distance(&call->outputs[0], got, on_host.outputs[0].data);
+    kind *k = find_kind(call);
+    k->calls++;
+    if (apart > k->apart) k->apart = apart;
+    k->seconds = k->apart; // they are printed in this order
+    free(got);
+    free(on_host.workspace);
+    for (uint32_t i = 0; i < count; i++)
+        free(tensors[i].data);
     return s;
 }
 
@@ -244,9 +400,12 @@ static int by_time(const void *x, const void *y) {
 static void print_kinds(void) {
     double all = 0, flops = 0;
     qsort(kinds, kind_count, sizeof *kinds, by_time);
+    for (uint32_t i = 0; b.check && i < kind_count && i < 20; i++)
+        printf("%9.2e %5u %s\n", kinds[i].apart, kinds[i].calls, kinds[i].name);
+    if (b.check) return;
     for (uint32_t i = 0; i < kind_count; i++)
         all += kinds[i].seconds, flops += kinds[i].flops;
-    printf("ops, %.2f ms one by one, %.3f TFLOP\n", all * 1e3, flops * 1e-12);
+    printf("ops, %.2f ms in all, %.3f TFLOP\n", all * 1e3, flops * 1e-12);
     for (uint32_t i = 0; i < kind_count && i < 60; i++)
         printf("%8.3f ms %5u %6.1f us %6.0f TF/s %5.0f GB/s  %s\n", kinds[i].seconds * 1e3,
                kinds[i].calls, kinds[i].seconds / kinds[i].calls * 1e6,
@@ -307,17 +466,18 @@ static rn_device_caps h200 = {.name = "cuda:0",
 static rn_plan *make_plan(const rn_recipe *recipe, const rn_device_caps *caps) {
     rn_plan *plan = NULL;
     rn_plan_options options = {.budget_bytes = (uint64_t)(b.budget * 1e9),
-                               .host_budget_bytes = (uint64_t)(b.host * 1e9)};
+                               .host_budget_bytes = (uint64_t)(b.host * 1e9),
+                               .keep = b.keep};
     double begin = now();
     must(rn_plan_make(recipe, caps, &options, &plan));
     const rn_plan_summary *s = rn_plan_get_summary(plan);
     printf(
         "plan in %.2f s: %.3f GB (weights %.3f, activations %.3f, workspace %.3f), host %.3f GB; "
-        "%u of %u blocks resident, streamed %.3f GB; predicted %.1f ms\n",
+        "%u of %u blocks resident, %u recomputed, streamed %.3f GB; predicted %.1f ms\n",
         now() - begin, s->planned_bytes * 1e-9, s->purpose_bytes[RN_PURPOSE_WEIGHTS] * 1e-9,
         s->purpose_bytes[RN_PURPOSE_ACTIVATIONS] * 1e-9,
         s->purpose_bytes[RN_PURPOSE_WORKSPACE] * 1e-9, s->host_bytes * 1e-9, s->resident_blocks,
-        s->block_count, s->streamed_bytes * 1e-9, s->seconds * 1e3);
+        s->block_count, s->recomputed_blocks, s->streamed_bytes * 1e-9, s->seconds * 1e3);
     fflush(stdout);
     return plan;
 }
@@ -327,11 +487,19 @@ static void set_inputs(rn_session *session, const rn_graph *graph, uint64_t rows
         const rn_value_info *info = rn_graph_value(graph, v);
         if (info->role != RN_ROLE_INPUT) continue;
         uint64_t n = rn_shape_elements(info->shape, rows);
-        float *data = calloc(n, sizeof *data);
-        if (!data) exit(1);
-        if (info->dtype == RN_DTYPE_F32) rn_builtin_input(v, n, data);
-        must(rn_session_set(session, info->name, data, n * sizeof *data));
-        free(data);
+        static float *kept[64]; // they are borrowed for the run
+        float **data = &kept[v % 64];
+        free(*data);
+        *data = calloc(n, sizeof **data);
+        if (!*data) exit(1);
+        if (info->dtype == RN_DTYPE_F32) rn_builtin_input(v, n, *data);
+        must(rn_session_set(session, info->name, *data, n * sizeof **data));
+    }
+    if (!b.rank) return;
+    static uint32_t number = 0;
+    for (uint32_t i = 0; i < rn_graph_scalar_count(graph); i++) {
+        const char *name = rn_graph_scalar_name(graph, i);
+        must(rn_session_set_scalar(session, name, strcmp(name, "rate") == 0 ? 1e-4 : ++number));
     }
 }
 
@@ -354,6 +522,24 @@ static void save_output(rn_session *session, const rn_graph *graph) {
     if (file) fclose(file);
 }
 
+// The plan's bytes beside the ledger's, without what of the device nobody planned.
+static void print_bytes(rn_session *session, rn_device *device, const rn_plan *plan) {
+    const rn_plan_summary *s = rn_plan_get_summary(plan);
+    uint32_t number = rn_device_number(device), unequal = 0;
+    uint64_t peak = 0;
+    float loss = 0;
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++) {
+        uint64_t bytes = rn_ledger_read(number, p).peak_bytes;
+        if (p == RN_PURPOSE_UNACCOUNTED) continue;
+        peak += bytes;
+        unequal += bytes != s->purpose_bytes[p];
+    }
+    must(rn_session_get(session, "loss", &loss, sizeof loss));
+    printf("planned %llu, measured %llu, ratio %.6f; %u purposes differ; loss %.6f\n",
+           (unsigned long long)s->planned_bytes, (unsigned long long)peak,
+           (double)s->planned_bytes / (double)peak, unequal, (double)loss);
+}
+
 static void run_steps(rn_session *session, const rn_plan *plan, rn_device *device, double begin) {
     const rn_graph *graph = rn_plan_graph(plan);
     uint64_t rows = b.inner.rows;
@@ -369,9 +555,13 @@ static void run_steps(rn_session *session, const rn_plan *plan, rn_device *devic
         double inside = rn_session_get_facts(session).seconds;
         if (inside < best_run) best_run = inside;
     }
-    printf("%s: best of %u: %.2f ms a step; device peak %.3f GB of the ledger\n", b.network,
-           b.steps, best * 1e3, rn_ledger_total(rn_device_number(device)).peak_bytes * 1e-9);
+    printf("%s: best of %u: %.2f ms a step; device peak %.3f GB of the ledger; the last one waited "
+           "%.2f ms for weights\n",
+           b.network, b.steps, best * 1e3,
+           rn_ledger_total(rn_device_number(device)).peak_bytes * 1e-9,
+           rn_session_get_facts(session).wait_seconds * 1e3);
     if (b.save) save_output(session, graph);
+    if (b.rank) print_bytes(session, device, plan);
 }
 
 // A session of its own, of which only the first run is not a recording.
@@ -380,7 +570,7 @@ static void time_ops(const rn_plan *plan, const rn_weight_source *source, rn_dev
     plain_kernels = device->caps.kernels;
     for (int op = 0; op < RN_OP_COUNT; op++) {
         timed_kernels[op] = plain_kernels[op];
-        if (plain_kernels[op].run) timed_kernels[op].run = run_timed;
+        if (plain_kernels[op].run) timed_kernels[op].run = b.check ? run_checked : run_timed;
     }
     device->caps.kernels = timed_kernels;
     must(rn_session_create(plan, source, &(rn_session_options){.device = device}, &session));
@@ -397,10 +587,19 @@ static bool take(const char *text, const char *key, const char **out) {
     return true;
 }
 
+static rn_dtype dtype_named(const char *name) {
+    for (rn_dtype d = 0; d < RN_DTYPE_COUNT; d++)
+        if (strcmp(rn_dtype_get(d)->name, name) == 0) return d;
+    fprintf(stderr, "no dtype '%s'\n", name);
+    exit(2);
+}
+
 static void read_option(const char *text) {
     const char *v;
     if (strcmp(text, "ops") == 0)
         b.ops = true;
+    else if (strcmp(text, "check") == 0)
+        b.check = true;
     else if (strcmp(text, "plan") == 0)
         b.plan_only = true;
     else if (take(text, "device", &v))
@@ -415,8 +614,20 @@ static void read_option(const char *text) {
         b.size = (uint32_t)atoi(v);
     else if (take(text, "batch", &v))
         b.batch = (uint32_t)atoi(v);
+    else if (take(text, "alone", &v))
+        b.alone = atoi(v) != 0;
+    else if (take(text, "bands", &v))
+        b.bands = (uint32_t)atoi(v);
     else if (take(text, "save", &v))
         b.save = v;
+    else if (take(text, "lora", &v))
+        b.rank = (uint32_t)atoi(v);
+    else if (take(text, "optimizer", &v))
+        b.optimizer = v;
+    else if (take(text, "keep", &v))
+        b.keep = v;
+    else if (take(text, "weights", &v))
+        b.weights = dtype_named(v);
     else if (take(text, "policy", &v))
         b.policy = strcmp(v, "f32") == 0   ? RN_DTYPE_F32
                    : strcmp(v, "f16") == 0 ? RN_DTYPE_F16
@@ -443,7 +654,7 @@ int main(int argc, char **argv) {
     recipe.build = build;
     recipe.destroy = NULL;
     recipe.weights_in_memory = true;
-    recipe.least_rows = recipe.rows;
+    if (!b.rank) recipe.least_rows = recipe.rows;
     if (b.plan_only) {
         rn_plan *plan = make_plan(&recipe, &h200);
         count_kinds(plan, recipe.rows);
@@ -460,7 +671,7 @@ int main(int argc, char **argv) {
     printf("session ready %.2f s after the start\n", now() - begin);
     run_steps(session, plan, device, begin);
     rn_session_destroy(session);
-    if (b.ops) time_ops(plan, &source, device);
+    if (b.ops || b.check) time_ops(plan, &source, device);
     rn_plan_destroy(plan);
     rn_device_destroy(device);
     rn_recipe_destroy(&b.inner);

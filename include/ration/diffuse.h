@@ -52,6 +52,8 @@ typedef struct rn_diffusion_options {
     const char *vae, *text_encoder, *text_encoder_2, *tokenizer, *tokenizer_2;
     const rn_diffusion_adapter *adapters; // LoRA files, applied in this order
     size_t adapter_count;
+    const char *preview;  // a decoder for previews: TAESD's file or folder, or "own": the model's
+                          // autoencoder; NULL: none
     uint64_t reserved[4]; // zero
 } rn_diffusion_options;
 
@@ -61,6 +63,8 @@ RN_API RN_MUST_USE rn_status rn_diffusion_open(const char *path,
                                                const rn_diffusion_options *options,
                                                rn_diffusion **out);
 RN_API void rn_diffusion_close(rn_diffusion *model);
+// Whether `path` looks like one: a folder with model_index.json, or a file with a denoiser's names.
+RN_API bool rn_diffusion_is(const char *path);
 
 typedef struct rn_diffusion_part {
     const char *name, *kind; // "unet", "UNet"
@@ -110,6 +114,7 @@ typedef struct rn_drawing {
     const float *latents;   // RN_DECODE: (batch, height / factor, width / factor, channels)
     const char *cache;      // a folder for encoded prompts; NULL: none
     uint32_t tile, overlap; // decode in blended tiles of so many pixels, as diffusers; 0: whole
+    uint32_t preview;       // pixels of a preview's longer side, at most; 0: none
     // Called behind each step, from the drawing thread. Latents (batch, h, w, channels) are
     // borrowed. Another status than RN_OK ends the drawing with it.
     rn_status (*on_step)(void *self, uint32_t step, uint32_t steps, const float *latents);
@@ -128,11 +133,26 @@ typedef struct rn_painter_options {
 RN_API RN_MUST_USE rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing,
                                                const rn_painter_options *options, rn_painter **out);
 RN_API void rn_painter_destroy(rn_painter *painter);
+// Another drawing with the same plan, sessions and memory. RN_INVALID: it needs a plan of its own
+// (another task, size, batch, or one with guidance, a picture, a mask or a cache where the last had
+// none), and the painter is as before.
+RN_API RN_MUST_USE rn_status rn_painter_renew(rn_painter *painter, const rn_drawing *drawing);
+// The next drawing has other noise and the same texts, which are not encoded again.
+RN_API void rn_painter_set_seed(rn_painter *painter, uint64_t seed);
 RN_API const rn_program *rn_painter_program(const rn_painter *painter);
 // The drawing with its defaults filled in.
 RN_API const rn_drawing *rn_painter_drawing(const rn_painter *painter);
+// What picture `index` was drawn by, as text for a PNG's "parameters": prompts, steps, seed, ...
+RN_API RN_MUST_USE rn_status rn_painter_describe(const rn_painter *painter, uint32_t index,
+                                                 rn_sink sink);
 // (batch) pictures, which the caller frees. DRAW and DECODE.
 RN_API RN_MUST_USE rn_status rn_painter_draw(rn_painter *painter, rn_image *out_images);
+// From on_step: the first picture as the denoiser thinks it will be, by the decoder for previews
+// and small (the drawing's `preview`), which the caller frees. Always on the CPU; what it takes is
+// planned beside the program.
+RN_API RN_MUST_USE rn_status rn_painter_preview(rn_painter *painter, rn_image *out);
+// Bytes that are planned for it.
+RN_API uint64_t rn_painter_preview_bytes(const rn_painter *painter);
 // The latents of the last drawing or of RN_ENCODE: (batch, h, w, channels), the painter's.
 RN_API const float *rn_painter_latents(const rn_painter *painter, rn_shape *out_shape);
 RN_API RN_MUST_USE rn_status rn_painter_encode(rn_painter *painter);

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "memory/account.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/param.h>
@@ -18,13 +19,21 @@
 
 #define FROM RN_HOST_OTHER
 
+uint32_t rn_decoder_factor(const rn_image_component *c) {
+    return c->kind == RN_IMAGE_TINY_VAE ? 8 : rn_vae_factor(&c->config.vae);
+}
+
+static uint32_t channels_of(const rn_image_component *c) {
+    return c->kind == RN_IMAGE_TINY_VAE ? c->config.taesd.latent_channels
+                                        : c->config.vae.latent_channels;
+}
+
 uint32_t rn_diffusion_factor(const rn_diffusion *model) {
-    return model->vae.kind == RN_IMAGE_TINY_VAE ? 8 : rn_vae_factor(&model->vae.config.vae);
+    return rn_decoder_factor(&model->vae);
 }
 
 uint32_t rn_diffusion_channels(const rn_diffusion *model) {
-    return model->vae.kind == RN_IMAGE_TINY_VAE ? model->vae.config.taesd.latent_channels
-                                                : model->vae.config.vae.latent_channels;
+    return channels_of(&model->vae);
 }
 
 // ---- files --------------------------------------------------------------------------------------
@@ -65,13 +74,48 @@ static rn_status find_class(const char *component, rn_str name, rn_image_kind *o
                    "docs/images.md lists the models that are");
 }
 
+bool rn_diffusion_has_weights(const char *folder) {
+    DIR *list = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        rn_str name = rn_str_from(entry->d_name);
+        found = found || rn_str_ends(name, RN_STR(".safetensors")) ||
+                rn_str_ends(name, RN_STR(".bin")) || rn_str_ends(name, RN_STR(".gguf"));
+    }
+    if (list) closedir(list);
+    return found;
+}
+
+// With the sizes of its configuration and no files.
+static rn_status draw_denoiser(rn_image_component *c, const char *name, rn_image_kind kind,
+                               const rn_fields *fields) {
+    c->kind = kind;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    return kind == RN_IMAGE_FLUX ? rn_flux_config_read(fields, &c->config.flux)
+                                 : rn_unet_config_read(fields, &c->config.unet);
+}
+
+static rn_status open_weights(rn_diffusion *m, rn_image_component *c, const char *name,
+                              const char *folder, rn_image_kind kind, const rn_fields *fields) {
+    const rn_checkpoint *checkpoint = NULL;
+    bool denoises = kind == RN_IMAGE_UNET || kind == RN_IMAGE_FLUX;
+    if (!rn_diffusion_has_weights(folder)) {
+        if (m->may_be_drawn && denoises) return draw_denoiser(c, name, kind, fields);
+        return rn_hint(rn_error_locate(rn_fail(RN_NOT_FOUND, "the model's %s has no weights", name),
+                                       folder, RN_NO_OFFSET),
+                       "the folder is incomplete; a VAE is trained by `ration train --objective "
+                       "autoencoder`");
+    }
+    RN_TRY(open_file(m, folder, &checkpoint));
+    return rn_image_component_open(c, name, kind, checkpoint, "", fields);
+}
+
 // A component's own folder: config.json and its weights. `class_name` empty: config.json says it.
 static rn_status open_component(rn_diffusion *m, rn_image_component *c, const char *name,
                                 const char *folder, rn_str class_name) {
     char path[PATH_MAX];
     rn_fields fields;
     rn_image_kind kind = RN_IMAGE_UNET;
-    const rn_checkpoint *checkpoint = NULL;
     snprintf(path, sizeof path, "%s/config.json", folder);
     rn_fields_init(&fields, path);
     rn_status s = rn_fields_read_file(&fields, path);
@@ -82,8 +126,7 @@ static rn_status open_component(rn_diffusion *m, rn_image_component *c, const ch
     if (s == RN_OK) s = rn_fields_text(&fields, "_class_name", &own);
     if (s == RN_OK && !own.bytes) s = rn_fields_text(&fields, "architectures.0", &own);
     if (s == RN_OK) s = find_class(name, own.bytes ? own : class_name, &kind);
-    if (s == RN_OK) s = open_file(m, folder, &checkpoint);
-    if (s == RN_OK) s = rn_image_component_open(c, name, kind, checkpoint, "", &fields);
+    if (s == RN_OK) s = open_weights(m, c, name, folder, kind, &fields);
     // The class in model_index.json says whether CLIP projects, where config.json does not.
     rn_fields_free(&fields);
     return s;
@@ -143,42 +186,65 @@ static rn_status open_denoiser(rn_diffusion *m, const rn_fields *index, const ch
         RN_TRY(rn_fields_text(index, rn_image_named("%s.1", names[i]).text, &class_name));
         if (!class_name.bytes) continue;
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        return open_component(m, &m->denoiser, names[i], path, class_name);
+        return open_component(m, &m->denoiser, names[i], m->instead ? m->instead : path,
+                              class_name);
     }
     return rn_fail(RN_NOT_FOUND, "%s names neither a unet nor a transformer", index->source);
 }
 
-static rn_status open_vae(rn_diffusion *m, const char *path, rn_str class_name) {
+static rn_status open_decoder(rn_diffusion *m, rn_image_component *c, const char *name,
+                              const char *path, rn_str class_name) {
     const rn_checkpoint *file = NULL;
-    if (is_folder(path)) return open_component(m, &m->vae, "vae", path, class_name);
-    if (access(path, F_OK) != 0)
-        return rn_hint(rn_fail(RN_NOT_FOUND, "the model's vae is missing: there is no %s", path),
-                       "the folder is incomplete; --vae PATH names another one");
+    if (is_folder(path)) return open_component(m, c, name, path, class_name);
     // A file of an autoencoder alone: of 4 channels or 16, whichever its tensors fit.
     RN_TRY(open_file(m, path, &file));
     static const uint32_t channels[] = {4, 16};
     rn_status s = RN_NOT_FOUND;
     for (int i = 0; s != RN_OK && i < 2; i++) {
-        m->vae.config.taesd =
+        c->config.taesd =
             (rn_taesd_config){.latent_channels = channels[i], .height = 64, .width = 64};
-        s = rn_image_component_open(&m->vae, "vae", RN_IMAGE_TINY_VAE, file, "", NULL);
+        s = rn_image_component_open(c, name, RN_IMAGE_TINY_VAE, file, "", NULL);
         if (s == RN_OK) break;
-        m->vae.config.vae = (rn_vae_config){.levels = 4,
-                                            .channels = {128, 256, 512, 512},
-                                            .layers = 2,
-                                            .latent_channels = channels[i],
-                                            .image_channels = 3,
-                                            .groups = 32,
-                                            .quant_conv = i == 0,
-                                            .post_quant_conv = i == 0,
-                                            .mid_attention = true,
-                                            .scaling = i ? 0.3611f : 0.18215f,
-                                            .shift = i ? 0.1159f : 0,
-                                            .height = 64,
-                                            .width = 64};
-        s = rn_image_component_open(&m->vae, "vae", RN_IMAGE_VAE, file, "", NULL);
+        c->config.vae = (rn_vae_config){.levels = 4,
+                                        .channels = {128, 256, 512, 512},
+                                        .layers = 2,
+                                        .latent_channels = channels[i],
+                                        .image_channels = 3,
+                                        .groups = 32,
+                                        .quant_conv = i == 0,
+                                        .post_quant_conv = i == 0,
+                                        .mid_attention = true,
+                                        .scaling = i ? 0.3611f : 0.18215f,
+                                        .shift = i ? 0.1159f : 0,
+                                        .height = 64,
+                                        .width = 64};
+        s = rn_image_component_open(c, name, RN_IMAGE_VAE, file, "", NULL);
     }
     return s;
+}
+
+static rn_status open_vae(rn_diffusion *m, const char *path, rn_str class_name) {
+    if (access(path, F_OK) != 0)
+        return rn_hint(rn_fail(RN_NOT_FOUND, "the model's vae is missing: there is no %s", path),
+                       "the folder is incomplete; --vae PATH names another one");
+    return open_decoder(m, &m->vae, "vae", path, class_name);
+}
+
+static rn_status open_preview(rn_diffusion *m, const char *path) {
+    if (strcmp(path, "own") == 0) {
+        m->preview = m->vae;
+        m->has_preview = true;
+        return RN_OK;
+    }
+    if (access(path, F_OK) != 0)
+        return rn_hint(rn_fail(RN_NOT_FOUND, "there is no decoder for previews at %s", path),
+                       "TAESD's file or folder, or own: the model's autoencoder");
+    RN_TRY(open_decoder(m, &m->preview, "preview", path, (rn_str){0}));
+    if (channels_of(&m->preview) != rn_diffusion_channels(m))
+        return rn_fail(RN_INVALID, "%s decodes latents of %u channels, the model's have %u", path,
+                       channels_of(&m->preview), rn_diffusion_channels(m));
+    m->has_preview = true;
+    return RN_OK;
 }
 
 static rn_status open_folder(rn_diffusion *m, const char *folder, const rn_diffusion_options *o) {
@@ -380,16 +446,42 @@ static rn_status open_bfl(rn_diffusion *m, const rn_checkpoint *file, const char
     return need_tokenizers(m, o);
 }
 
-static rn_status open_single(rn_diffusion *m, const char *path, const rn_diffusion_options *o) {
+static bool is_sgm(const rn_checkpoint *file) {
+    return rn_checkpoint_find(file, DENOISER_PREFIX "input_blocks.0.0.weight") != NULL;
+}
+
+// What stands before the names of Black Forest Labs' tensors; NULL: it is no such file.
+static const char *find_bfl(const rn_checkpoint *file) {
     static const char *const prefixes[] = {"", DENOISER_PREFIX};
-    const rn_checkpoint *file = NULL;
-    RN_TRY(open_file(m, path, &file));
-    if (rn_checkpoint_find(file, DENOISER_PREFIX "input_blocks.0.0.weight"))
-        return open_sgm(m, file, o);
     for (int i = 0; i < 2; i++)
         if (rn_checkpoint_find(
                 file, rn_image_named("%sdouble_blocks.0.img_attn.qkv.weight", prefixes[i]).text))
-            return open_bfl(m, file, prefixes[i], o);
+            return prefixes[i];
+    return NULL;
+}
+
+bool rn_diffusion_is(const char *path) {
+    char index[4096];
+    rn_checkpoint *file = NULL;
+    rn_error_info error = *rn_last_error();
+    bool is = false;
+    if (is_folder(path)) {
+        is = rn_path_join(path, "model_index.json", index, sizeof index) == RN_OK &&
+             access(index, R_OK) == 0;
+    } else if (rn_checkpoint_open(path, &file) == RN_OK) {
+        is = is_sgm(file) || find_bfl(file);
+        rn_checkpoint_close(file);
+    }
+    (void)rn_error_restore(&error);
+    return is;
+}
+
+static rn_status open_single(rn_diffusion *m, const char *path, const rn_diffusion_options *o) {
+    const rn_checkpoint *file = NULL;
+    RN_TRY(open_file(m, path, &file));
+    if (is_sgm(file)) return open_sgm(m, file, o);
+    const char *prefix = find_bfl(file);
+    if (prefix) return open_bfl(m, file, prefix, o);
     return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is no diffusion model that is known", path),
                    "single files of Stable Diffusion 1.x, 2.x, XL and of Flux.1, and diffusers "
                    "folders are");
@@ -505,8 +597,8 @@ static rn_status load_adapters(rn_diffusion *m, const rn_diffusion_options *o) {
     return RN_OK;
 }
 
-rn_status rn_diffusion_open(const char *path, const rn_diffusion_options *options,
-                            rn_diffusion **out) {
+static rn_status open_model(const char *path, const rn_diffusion_options *options,
+                            bool may_be_drawn, const char *denoiser, rn_diffusion **out) {
     rn_diffusion_options none = {0};
     const rn_diffusion_options *o = options ? options : &none;
     void *block = NULL;
@@ -514,6 +606,8 @@ rn_status rn_diffusion_open(const char *path, const rn_diffusion_options *option
     RN_TRY(rn_check_reserved(o->reserved, "rn_diffusion_options"));
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_diffusion), &block));
     rn_diffusion *m = block;
+    m->may_be_drawn = may_be_drawn;
+    m->instead = denoiser;
     rn_image_adapters_init(&m->adapters);
     name_after(m, path);
     rn_status s = is_folder(path) ? open_folder(m, path, o) : open_single(m, path, o);
@@ -522,6 +616,7 @@ rn_status rn_diffusion_open(const char *path, const rn_diffusion_options *option
         s = check_parts(m);
     }
     if (s == RN_OK) s = load_adapters(m, o);
+    if (s == RN_OK && o->preview) s = open_preview(m, o->preview);
     if (s == RN_OK) {
         fill_info(m);
         *out = m;
@@ -529,6 +624,16 @@ rn_status rn_diffusion_open(const char *path, const rn_diffusion_options *option
         rn_diffusion_close(m);
     }
     return s;
+}
+
+rn_status rn_diffusion_open(const char *path, const rn_diffusion_options *options,
+                            rn_diffusion **out) {
+    return open_model(path, options, false, NULL, out);
+}
+
+rn_status rn_diffusion_open_to_train(const char *path, const rn_diffusion_options *options,
+                                     const char *denoiser, rn_diffusion **out) {
+    return open_model(path, options, true, denoiser, out);
 }
 
 void rn_diffusion_close(rn_diffusion *model) {

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/reserved.h"
+#include "graph/fuse.h"
 #include "memory/account.h"
 #include "plan/plan.h"
 
@@ -44,6 +45,8 @@ static rn_status check_drawing(const rn_painter *p) {
     if (d->task == RN_DRAW && info->inpaints && !d->mask)
         return rn_hint(rn_fail(RN_INVALID, "this model draws into a masked picture"),
                        "bring --init PICTURE and --mask MASK");
+    if (d->preview && !p->model->has_preview)
+        return rn_fail(RN_INVALID, "the model was opened without a decoder for previews");
     if (d->task == RN_ENCODE && !d->init) return rn_fail(RN_INVALID, "there is nothing to encode");
     if (d->task == RN_DECODE && !d->latents)
         return rn_fail(RN_INVALID, "there is nothing to decode");
@@ -65,13 +68,37 @@ static void fill_defaults(rn_painter *p) {
     if (!d->init || p->model->info.inpaints) d->strength = 1;
 }
 
-static void size_vae(rn_image_component *c, uint32_t high, uint32_t wide) {
+static const rn_device_caps *caps_of(const rn_painter *p) {
+    rn_device *device = p->options.session.device;
+    return device ? rn_device_get_caps(device) : rn_cpu_caps();
+}
+
+// Where products of 16 bits are a library's, a row's bits depend on how many there are: runs then
+// always have those of one picture, whatever the budget and the batch.
+static bool fixes_rows(const rn_painter *p) {
+    return (caps_of(p)->fusions & RN_FUSE_HALVES) != 0;
+}
+
+void rn_painter_size_vae(rn_image_component *c, uint32_t high, uint32_t wide) {
     if (c->kind == RN_IMAGE_TINY_VAE) {
         c->config.taesd.height = high, c->config.taesd.width = wide, c->config.taesd.rows = 1;
     } else {
         c->config.vae.height = high, c->config.vae.width = wide, c->config.vae.rows = 1;
         c->config.vae.banding.rows = BAND_ROWS;
     }
+}
+
+// Twice as many rows: a UNet that no guidance was distilled into, and one that changes something.
+static bool is_guided(const rn_painter *p, const rn_drawing *d) {
+    return p->model->family != RN_FAMILY_FLUX &&
+           !p->model->denoiser.config.unet.guidance_channels && d->guidance != 1;
+}
+
+static rn_status make_schedule(rn_painter *p) {
+    const rn_drawing *d = &p->drawing;
+    uint32_t tokens = p->model->family == RN_FAMILY_FLUX ? p->high * p->wide / 4 : 0;
+    return rn_schedule_make(&p->model->schedule, d->scheduler, d->steps, d->strength, tokens,
+                            &p->schedule);
 }
 
 static rn_status settle(rn_painter *p) {
@@ -85,21 +112,22 @@ static rn_status settle(rn_painter *p) {
     p->wide = d->width / factor;
     p->channels = rn_diffusion_channels(m);
     p->latent_count = (uint64_t)p->high * p->wide * p->channels;
-    uint32_t embedded = flux ? 0 : m->denoiser.config.unet.guidance_channels;
-    p->guided = !flux && !embedded && d->guidance != 1;
+    p->guided = is_guided(p, d);
     p->rows = d->batch * (p->guided ? 2 : 1);
+    if (fixes_rows(p)) p->rows_at_once = p->guided ? 2 : 1;
+    uint32_t rows = p->rows_at_once ? p->rows_at_once : p->rows;
     p->denoiser = m->denoiser;
     p->vae = p->encoder = m->vae;
     if (flux) {
         rn_flux_config *c = &p->denoiser.config.flux;
-        c->height = p->high / 2, c->width = p->wide / 2, c->rows = p->rows;
+        c->height = p->high / 2, c->width = p->wide / 2, c->rows = rows;
         c->context_tokens = c->guidance ? 512 : 256;
         p->context_tokens = c->context_tokens;
         p->context_channels = c->context_channels;
         p->pooled_channels = c->pooled_channels;
     } else {
         rn_unet_config *c = &p->denoiser.config.unet;
-        c->height = p->high, c->width = p->wide, c->rows = p->rows;
+        c->height = p->high, c->width = p->wide, c->rows = rows;
         c->context_tokens = m->text[0].config.clip.tokens;
         p->context_tokens = c->context_tokens;
         p->context_channels = c->context_channels;
@@ -119,13 +147,22 @@ static rn_status settle(rn_painter *p) {
             p->text[i].config.t5.rows = p->context_tokens;
     }
     uint32_t tile = d->tile ? d->tile / factor : 0;
-    size_vae(&p->encoder, p->high, p->wide);
-    size_vae(&p->vae, tile && tile < p->high ? tile : p->high,
-             tile && tile < p->wide ? tile : p->wide);
+    rn_painter_size_vae(&p->encoder, p->high, p->wide);
+    rn_painter_size_vae(&p->vae, tile && tile < p->high ? tile : p->high,
+                        tile && tile < p->wide ? tile : p->wide);
     if (d->task != RN_DRAW) return RN_OK;
-    uint32_t tokens = flux ? p->high * p->wide / 4 : 0;
-    return rn_schedule_make(&m->schedule, d->scheduler, d->steps, d->strength, tokens,
-                            &p->schedule);
+    RN_TRY(make_schedule(p));
+    rn_painter_settle_preparation(p);
+    return RN_OK;
+}
+
+uint64_t rn_painter_row_picture(const rn_painter *p, uint64_t row) {
+    return p->rows_at_once ? row / p->rows_at_once : row % p->drawing.batch;
+}
+
+uint32_t rn_painter_row_prompt(const rn_painter *p, uint64_t row) {
+    if (!p->guided) return 0;
+    return p->rows_at_once ? (uint32_t)(row % p->rows_at_once) : row >= p->drawing.batch;
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -149,6 +186,7 @@ static rn_status take_memory(rn_painter *p) {
     RN_TRY(take(p, all, &p->extra));
     if (d->init) RN_TRY(take(p, all, &p->start));
     if (d->task != RN_DRAW) return RN_OK;
+    if (d->preview) RN_TRY(take(p, p->latent_count, &p->preview.clean));
     uint64_t in =
         flux ? p->latent_count : (uint64_t)p->high * p->wide * p->denoiser.config.unet.in_channels;
     RN_TRY(take(p, all, &p->noise));
@@ -163,6 +201,9 @@ static rn_status take_memory(rn_painter *p) {
     if (guidance) RN_TRY(take(p, rows * guidance, &p->guidances));
     if (!flux && p->denoiser.config.unet.added_channels)
         RN_TRY(take(p, rows * p->denoiser.config.unet.added_channels, &p->added));
+    uint64_t modulations = rn_painter_modulation_count(p);
+    if (modulations) RN_TRY(take(p, modulations, &p->modulations));
+    p->modulation_room = modulations;
     if (d->mask) {
         RN_TRY(take(p, (uint64_t)p->high * p->wide, &p->mask));
         RN_TRY(take(p, p->latent_count, &p->masked));
@@ -192,11 +233,26 @@ static rn_status add_phase(rn_painter *p, const char *name, const rn_image_compo
     return RN_OK;
 }
 
+static rn_status add_denoiser(rn_painter *p) {
+    uint64_t runs = p->schedule.steps - p->schedule.first;
+    if (p->rows_at_once) runs *= p->rows / p->rows_at_once;
+    if (rn_painter_prepares(p)) {
+        RN_TRY(add_phase(p, "prepare", &p->prepare, &p->model->denoiser, RN_IMAGE_PREPARE, 1,
+                         &p->prepare_phase));
+        p->recipes[p->prepare_phase].least_rows = p->recipes[p->prepare_phase].rows;
+    }
+    RN_TRY(add_phase(p, "denoise", &p->denoiser, &p->model->denoiser, RN_IMAGE_FORWARD, runs,
+                     &p->denoise_phase));
+    rn_recipe *recipe = &p->recipes[p->denoise_phase];
+    recipe->least_rows = recipe->rows ? p->rows_at_once : 0;
+    return RN_OK;
+}
+
 static rn_status list_phases(rn_painter *p) {
     static const char *const names[] = {"text", "text 2"};
     const rn_diffusion *m = p->model;
     const rn_drawing *d = &p->drawing;
-    p->encode_phase = p->denoise_phase = p->decode_phase = RN_NO_PHASE;
+    p->encode_phase = p->denoise_phase = p->decode_phase = p->prepare_phase = RN_NO_PHASE;
     p->text_phase[0] = p->text_phase[1] = RN_NO_PHASE;
     bool draws = d->task == RN_DRAW;
     for (uint32_t i = 0; draws && i < m->text_count; i++)
@@ -206,24 +262,17 @@ static rn_status list_phases(rn_painter *p) {
     if (d->init)
         RN_TRY(add_phase(p, "encode", &p->encoder, &m->vae, RN_IMAGE_ENCODER,
                          d->task == RN_ENCODE || !d->mask ? 1 : 2, &p->encode_phase));
-    if (draws)
-        RN_TRY(add_phase(p, "denoise", &p->denoiser, &m->denoiser, RN_IMAGE_FORWARD,
-                         p->schedule.steps - p->schedule.first, &p->denoise_phase));
+    if (draws) RN_TRY(add_denoiser(p));
     if (d->task != RN_ENCODE)
         RN_TRY(
             add_phase(p, "decode", &p->vae, &m->vae, RN_IMAGE_FORWARD, d->batch, &p->decode_phase));
     return RN_OK;
 }
 
-static const rn_device_caps *caps_of(const rn_painter *p) {
-    rn_device *device = p->options.session.device;
-    return device ? rn_device_get_caps(device) : rn_cpu_caps();
-}
-
 // The painter's own memory is beside the plan, and so are the tables of its plans and sessions,
 // which no plan can plan, where the budget is the process's.
 static rn_status count_beside(const rn_painter *p, rn_plan_options *out) {
-    uint64_t own = p->memory.held_bytes + sizeof *p;
+    uint64_t own = p->memory.held_bytes + sizeof *p + rn_painter_preview_bytes(p);
     *out = p->options.plan;
     for (uint32_t i = 0; out->reserved_bytes && i < p->phase_count; i++) {
         rn_graph *graph = NULL;
@@ -255,14 +304,25 @@ static rn_status make_program(rn_painter *p, bool in_bands, bool again) {
 }
 
 // The autoencoder takes pictures whole where there is room, else in bands, and where that is not
-// enough it computes some of them again: the same bits, more work.
+// enough it computes some of them again: the same bits, more work. In 16 bits a whole picture's are
+// others than the bands': then it is bands, always.
 static rn_status choose_program(rn_painter *p) {
-    rn_status s = make_program(p, false, false);
     bool has_bands = p->vae.kind == RN_IMAGE_VAE &&
                      rn_banding_count(&p->vae.config.vae.banding, p->drawing.height) > 1;
+    bool never_whole = has_bands && fixes_rows(p);
+    rn_status s = never_whole ? RN_OVER_BUDGET : make_program(p, false, false);
     for (int again = 0; s == RN_OVER_BUDGET && has_bands && again < 2; again++)
         s = make_program(p, true, again);
     return s;
+}
+
+// Previews that leave no room for the drawing are planned again, as small as they can be.
+static rn_status choose_programs(rn_painter *p) {
+    RN_TRY(rn_painter_plan_preview(p, false));
+    rn_status s = choose_program(p);
+    if (s != RN_OVER_BUDGET || !p->preview.program) return s;
+    RN_TRY(rn_painter_plan_preview(p, true));
+    return choose_program(p);
 }
 
 rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing,
@@ -279,7 +339,7 @@ rn_status rn_painter_create(const rn_diffusion *model, const rn_drawing *drawing
     if (s == RN_OK) s = settle(p);
     if (s == RN_OK) s = take_memory(p);
     if (s == RN_OK) s = rn_painter_find_prompts(p);
-    if (s == RN_OK) s = choose_program(p);
+    if (s == RN_OK) s = choose_programs(p);
     if (s == RN_OK)
         *out = p;
     else
@@ -291,9 +351,69 @@ void rn_painter_destroy(rn_painter *painter) {
     if (!painter) return;
     rn_program_close(painter->run);
     rn_program_destroy(painter->program);
+    rn_painter_leave_preview(painter);
     forget_phases(painter);
     rn_arena_free_all(&painter->memory);
     rn_free(FROM, painter, sizeof *painter);
+}
+
+// ---- another drawing ----------------------------------------------------------------------------
+
+static bool has_same_plan(const rn_painter *p, const rn_drawing *d) {
+    const rn_drawing *o = &p->drawing;
+    return d->task == o->task && d->width == o->width && d->height == o->height &&
+           d->batch == o->batch && d->tile == o->tile && d->overlap == o->overlap &&
+           d->preview == o->preview && !d->init == !o->init && !d->mask == !o->mask && !d->cache &&
+           !o->cache;
+}
+
+rn_status rn_painter_renew(rn_painter *painter, const rn_drawing *drawing) {
+    rn_painter *p = painter;
+    rn_drawing before = p->drawing;
+    rn_schedule schedule = p->schedule;
+    bool was_guided = p->guided;
+    p->drawing = *drawing;
+    fill_defaults(p);
+    rn_drawing next = p->drawing;
+    p->drawing = before;
+    if (!has_same_plan(p, &next) || was_guided != is_guided(p, &next))
+        return rn_fail(RN_INVALID, "this drawing needs a plan of its own");
+    p->drawing = next;
+    rn_status s = check_drawing(p);
+    if (s == RN_OK && next.task == RN_DRAW) s = make_schedule(p);
+    if (s == RN_OK && rn_painter_modulation_count(p) > p->modulation_room)
+        s = rn_fail(RN_INVALID, "this drawing has more steps, and needs a plan of its own");
+    if (s != RN_OK) {
+        p->drawing = before;
+        p->schedule = schedule;
+        return s;
+    }
+    p->schedule.last = p->last;
+    for (uint32_t i = 0; i < RN_TEXT_ENCODERS; i++)
+        p->has_text[i] = false;
+    return RN_OK;
+}
+
+void rn_painter_set_seed(rn_painter *painter, uint64_t seed) {
+    painter->drawing.seed = seed;
+}
+
+rn_status rn_painter_describe(const rn_painter *painter, uint32_t index, rn_sink sink) {
+    const rn_drawing *d = &painter->drawing;
+    char text[768];
+    RN_TRY(sink.write(sink.self, d->prompt, strlen(d->prompt)));
+    if (d->negative[0]) {
+        RN_TRY(sink.write(sink.self, "\nNegative prompt: ", 18));
+        RN_TRY(sink.write(sink.self, d->negative, strlen(d->negative)));
+    }
+    // As the pages that people share pictures on read it.
+    int bytes = snprintf(
+        text, sizeof text,
+        "\nSteps: %u, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %ux%u, Model: %.300s%s",
+        d->steps, rn_scheduler_name(d->scheduler), d->guidance,
+        (unsigned long long)(d->seed + (d->torch_noise ? 0 : index)), d->width, d->height,
+        painter->model->info.name, d->torch_noise ? ", Noise: torch" : "");
+    return sink.write(sink.self, text, (size_t)bytes);
 }
 
 const rn_program *rn_painter_program(const rn_painter *painter) {
@@ -308,13 +428,15 @@ const rn_drawing *rn_painter_drawing(const rn_painter *painter) {
 
 rn_status rn_painter_run_rows(rn_painter *p, uint32_t phase, uint64_t rows, rn_painter_task task) {
     const rn_plan_summary *summary = rn_plan_get_summary(rn_program_plan(p->program, phase));
-    uint64_t most = rn_max_u64(summary->rows, 1);
+    // A graph without rows is of a run's.
+    bool fixed = !rn_graph_has_rows(rn_plan_graph(rn_program_plan(p->program, phase)));
+    uint64_t most = fixed ? p->rows_at_once : rn_max_u64(summary->rows, 1);
     task.painter = p;
     task.session = rn_program_session(p->run, phase);
     for (uint64_t first = 0; first < rows; first += most) {
         uint64_t count = rn_min_u64(most, rows - first);
         RN_TRY(task.set(&task, first, count));
-        RN_TRY(rn_session_run(task.session, count));
+        RN_TRY(rn_session_run(task.session, fixed ? 0 : count));
         RN_TRY(task.take(&task, first, count));
     }
     rn_session_facts facts = rn_session_get_facts(task.session);
@@ -355,6 +477,7 @@ static rn_status draw(rn_painter *p, rn_image *out) {
         p->facts.text_seconds = now() - start, start = now();
         if (d->init) RN_TRY(rn_painter_encode_init(p));
         p->facts.encode_seconds = now() - start, start = now();
+        RN_TRY(rn_painter_prepare(p));
         RN_TRY(rn_painter_denoise(p));
         p->facts.denoise_seconds = now() - start, start = now();
     } else {

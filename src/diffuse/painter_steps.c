@@ -33,20 +33,23 @@ void rn_painter_make_noise(rn_painter *p, uint32_t stream, float *out) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Flux's patches: (high / 2, wide / 2) of (channels, 2, 2).
-static void pack(const rn_painter *p, const float *x, float *out, bool unpack) {
-    uint64_t patches = p->wide / 2, channels = p->channels;
-    for (uint64_t y = 0; y < p->high; y++)
-        for (uint64_t w = 0; w < p->wide; w++)
+void rn_flux_pack(const float *x, uint64_t high, uint64_t wide, uint64_t channels, bool unpack,
+                  float *out) {
+    for (uint64_t y = 0; y < high; y++)
+        for (uint64_t w = 0; w < wide; w++)
             for (uint64_t c = 0; c < channels; c++) {
-                uint64_t plain = (y * p->wide + w) * channels + c;
+                uint64_t plain = (y * wide + w) * channels + c;
                 uint64_t packed =
-                    (y / 2 * patches + w / 2) * channels * 4 + c * 4 + y % 2 * 2 + w % 2;
+                    (y / 2 * (wide / 2) + w / 2) * channels * 4 + c * 4 + y % 2 * 2 + w % 2;
                 if (unpack)
                     out[plain] = x[packed];
                 else
                     out[packed] = x[plain];
             }
+}
+
+static void pack(const rn_painter *p, const float *x, float *out, bool unpack) {
+    rn_flux_pack(x, p->high, p->wide, p->channels, unpack, out);
 }
 
 // The sample that the denoiser is given, beside the mask and the masked picture where it takes
@@ -57,7 +60,7 @@ static void fill_samples(rn_painter *p,
     uint64_t pixels = (uint64_t)p->high * p->wide;
     uint64_t in = flux ? p->channels : p->denoiser.config.unet.in_channels;
     for (uint64_t row = 0; row < p->rows; row++) {
-        const float *from = x + row % p->drawing.batch * p->latent_count;
+        const float *from = x + rn_painter_row_picture(p, row) * p->latent_count;
         float *to = p->input + row * pixels * in;
         if (flux) {
             pack(p, from, to, false);
@@ -116,6 +119,14 @@ typedef struct row_input {
     uint64_t elements; // of a row, of 4 bytes each
 } row_input;
 
+static rn_status set_modulation(const rn_painter_task *task) {
+    const rn_painter *p = task->painter;
+    const uint32_t *step = task->self;
+    const rn_flux_config *c = &p->denoiser.config.flux;
+    return rn_session_set(task->session, "modulation", rn_painter_modulation(p, *step),
+                          (uint64_t)rn_flux_chunks(c) * c->heads * c->head_dim * sizeof(float));
+}
+
 static rn_status set_rows(const rn_painter_task *task, uint64_t first, uint64_t count) {
     rn_painter *p = task->painter;
     const rn_unet_config *u = &p->denoiser.config.unet;
@@ -131,8 +142,10 @@ static rn_status set_rows(const rn_painter_task *task, uint64_t first, uint64_t 
          flux ? (f->guidance ? TIME : 0) : (uint64_t)u->guidance_channels},
         {"pooled", p->pooled, flux ? p->pooled_channels : 0},
         {"positions", p->positions, flux ? (p->context_tokens + pixels / 4) * 3 : 0}};
+    const rn_graph *graph = rn_plan_graph(rn_program_plan(p->program, p->denoise_phase));
+    if (flux && f->modulated) RN_TRY(set_modulation(task));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        if (inputs[i].elements)
+        if (inputs[i].elements && rn_graph_find(graph, RN_ROLE_INPUT, inputs[i].name)) // else: made
             RN_TRY(rn_session_set(task->session, inputs[i].name,
                                   (const float *)inputs[i].data + first * inputs[i].elements,
                                   count * inputs[i].elements * sizeof(float)));
@@ -159,9 +172,14 @@ static void guide(rn_painter *p) {
         return;
     }
     float by = (float)p->drawing.guidance;
-    const float *with = p->output + all;
-    for (uint64_t i = 0; p->guided && i < all; i++)
-        p->output[i] += by * (with[i] - p->output[i]);
+    for (uint64_t i = 0; p->guided && i < all; i++) {
+        uint64_t b = i / p->latent_count, at = i % p->latent_count;
+        uint64_t row = p->rows_at_once ? b * p->rows_at_once : b;
+        uint64_t beside = p->rows_at_once ? 1 : p->drawing.batch; // the same picture with its text
+        float without = p->output[row * p->latent_count + at];
+        float with = p->output[(row + beside) * p->latent_count + at];
+        p->output[i] = without + by * (with - without);
+    }
 }
 
 // ---- steps --------------------------------------------------------------------------------------
@@ -177,7 +195,7 @@ static void keep_outside(rn_painter *p, uint32_t step) {
 }
 
 static rn_status take_step(rn_painter *p, uint32_t step) {
-    rn_painter_task task = {.set = set_rows, .take = take_rows};
+    rn_painter_task task = {.self = &step, .set = set_rows, .take = take_rows};
     uint64_t all = p->drawing.batch * p->latent_count;
     rn_schedule *s = &p->schedule;
     rn_schedule_input(s, step, p->latents, p->extra, all);
@@ -185,6 +203,8 @@ static rn_status take_step(rn_painter *p, uint32_t step) {
     fill_times(p, s->times[step]);
     RN_TRY(rn_painter_run_rows(p, p->denoise_phase, p->rows, task));
     guide(p);
+    if (p->preview.program)
+        rn_schedule_clean(s, step, p->output, p->latents, p->preview.clean, p->latent_count);
     if (s->needs_noise) {
         // PyTorch's noise is made where the answer lies: that moves first.
         memcpy(p->input, p->output, all * sizeof(float));

@@ -4,7 +4,6 @@
 //     XL                      both CLIPs' rows side by side; the second one's pooled row
 //     Flux                    T5's rows; CLIP's pooled row
 //
-// Rows of the denoiser are all pictures without the text (guidance), then all with it.
 #include "diffuse/painter.h"
 #include "diffuse/prompt_cache.h"
 
@@ -28,46 +27,13 @@ typedef struct reading {
 
 // ---- tokens -------------------------------------------------------------------------------------
 
-// What is too long is cut, and the end token stays.
-static rn_status encode(const rn_tokenizer *tokenizer, const char *text, uint32_t end, uint32_t pad,
-                        uint32_t length, uint32_t vocab, int32_t *out) {
-    rn_tokens tokens = {0};
-    rn_status s =
-        rn_tokenizer_encode(tokenizer, (rn_str){text, strlen(text)}, RN_ENCODE_BEGIN, &tokens);
-    for (uint32_t i = 0; s == RN_OK && i < length; i++) {
-        uint32_t id = i < tokens.count ? tokens.ids[i] : pad;
-        if (i + 1 == length && tokens.count > length) id = end;
-        if (id >= vocab)
-            s = rn_hint(rn_fail(RN_INVALID,
-                                "the tokenizer has an id %u, the text encoder %u "
-                                "tokens",
-                                id, vocab),
-                        "the parts are of different models");
-        out[i] = (int32_t)id;
-    }
-    rn_tokens_free(&tokens);
-    return s;
-}
-
 static rn_status read_tokens(rn_painter *p, uint32_t index, reading *r) {
-    const rn_tokenizer *tokenizer = p->model->tokenizers[index];
-    const rn_tokenizer_info *info = rn_tokenizer_get_info(tokenizer);
     const char *const texts[] = {p->drawing.negative, p->drawing.prompt};
-    bool clip = r->c->kind == RN_IMAGE_CLIP;
-    uint32_t vocab = clip ? r->c->config.clip.vocab : r->c->config.t5.vocab;
-    uint32_t end = info->end != RN_NO_TOKEN ? info->end : clip ? r->c->config.clip.end_token : 1;
-    uint32_t pad = info->pad != RN_NO_TOKEN ? info->pad : clip ? end : 0;
     if (r->length > MOST_TOKENS)
         return rn_fail(RN_UNSUPPORTED, "prompts of %u tokens are too long", r->length);
-    for (uint32_t i = 0; i < r->count; i++) {
-        const char *text = texts[r->count == 1 ? 1 : i];
-        RN_TRY(encode(tokenizer, text, end, pad, r->length, vocab, r->tokens[i]));
-        uint32_t at = 0;
-        while (at + 1 < r->length && r->tokens[i][at] != (int32_t)end)
-            at++;
-        memset(r->pool[i], 0, sizeof r->pool[i]);
-        r->pool[i][at] = 1;
-    }
+    for (uint32_t i = 0; i < r->count; i++)
+        RN_TRY(rn_diffusion_tokens(p->model, index, texts[r->count == 1 ? 1 : i], r->length,
+                                   r->tokens[i], r->pool[i]));
     return RN_OK;
 }
 
@@ -113,18 +79,13 @@ static rn_status run_t5(rn_painter *p, uint32_t phase, reading *r) {
 
 // ---- what the denoiser reads --------------------------------------------------------------------
 
-// Row `row` of the denoiser is of prompt number: 0 without the text, the last with it.
-static uint32_t prompt_of(const rn_painter *p, uint64_t row) {
-    return p->guided ? row >= p->drawing.batch : 0;
-}
-
 static void fill_rows(rn_painter *p, uint32_t index, const reading *r) {
     bool flux = p->model->family == RN_FAMILY_FLUX, xl = p->model->family == RN_FAMILY_SDXL;
     uint64_t first = xl && index ? p->context_channels - r->dim : 0;
     bool has_context = !flux || index == 1, has_pooled = flux ? index == 0 : xl && index == 1;
     bool zero = xl && p->guided && p->model->zero_negative && !p->drawing.negative[0];
     for (uint64_t row = 0; row < p->rows; row++) {
-        uint32_t prompt = prompt_of(p, row);
+        uint32_t prompt = rn_painter_row_prompt(p, row);
         bool empty = zero && prompt == 0;
         for (uint64_t t = 0; has_context && t < r->length; t++) {
             float *to = p->context + (row * p->context_tokens + t) * p->context_channels + first;
@@ -188,6 +149,7 @@ static rn_status read_with(rn_painter *p, uint32_t index, reading *r, bool looku
     if (!lookup) RN_TRY(encode_all(p, index, r));
     fill_rows(p, index, r);
     p->has_text[index] = true;
+    p->prepared = false;
     if (lookup) p->cached_prompts += r->count;
     return RN_OK;
 }

@@ -244,6 +244,14 @@ void rn_schedule_add_noise(const rn_schedule *s, uint32_t step, const float *x, 
         out[i] = (float)alpha * x[i] + (float)sigma * noise[i];
 }
 
+// x0 by Euler's way of counting: x is x0 + sigma noise.
+static float clean_euler(const rn_schedule *s, float sigma, float x, float output) {
+    float wide = sigma * sigma + 1;
+    if (s->prediction == RN_PREDICTS_NOISE) return x - sigma * output;
+    if (s->prediction == RN_PREDICTS_V) return output * (-sigma / sqrtf(wide)) + x / wide;
+    return output;
+}
+
 static void step_euler(const rn_schedule *s, uint32_t step, const float *output, const float *noise,
                        float *x, uint64_t n) {
     double from = s->sigmas[step], to = s->sigmas[step + 1], up = 0;
@@ -251,11 +259,9 @@ static void step_euler(const rn_schedule *s, uint32_t step, const float *output,
         up = sqrt(to * to * (from * from - to * to) / (from * from));
         to = sqrt(to * to - up * up);
     }
-    float sigma = (float)from, dt = (float)to - sigma, wide = sigma * sigma + 1;
+    float sigma = (float)from, dt = (float)to - sigma;
     for (uint64_t i = 0; i < n; i++) {
-        float x0 = output[i];
-        if (s->prediction == RN_PREDICTS_NOISE) x0 = x[i] - sigma * output[i];
-        if (s->prediction == RN_PREDICTS_V) x0 = output[i] * (-sigma / sqrtf(wide)) + x[i] / wide;
+        float x0 = clean_euler(s, sigma, x[i], output[i]);
         x[i] += (x[i] - x0) / sigma * dt;
         if (up > 0) x[i] += noise[i] * (float)up;
     }
@@ -327,6 +333,17 @@ static void step_dpm(rn_schedule *s, uint32_t step, const float *output, float *
         s->last[i] = x0;
     }
     s->has_last = true;
+}
+
+void rn_schedule_clean(const rn_schedule *s, uint32_t step, const float *output, const float *x,
+                       float *out, uint64_t n) {
+    double alpha, sigma;
+    float unused, from = (float)s->sigmas[step];
+    factors(s, step, &alpha, &sigma);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = s->kind == RN_SCHEDULER_FLOW ? x[i] - from * output[i]
+                 : is_euler(s)                ? clean_euler(s, from, x[i], output[i])
+                               : clean(s, (float)alpha, (float)sigma, x[i], output[i], &unused);
 }
 
 void rn_schedule_step(rn_schedule *s, uint32_t step, const float *output, const float *noise,

@@ -77,6 +77,9 @@ void rn_schedule_add_noise(const rn_schedule *s, uint32_t step, const float *x, 
 // x is moved to step + 1. DPM++ needs s->last.
 void rn_schedule_step(rn_schedule *s, uint32_t step, const float *output, const float *noise,
                       float *x, uint64_t n);
+// What the output says that x would be without noise.
+void rn_schedule_clean(const rn_schedule *s, uint32_t step, const float *output, const float *x,
+                       float *out, uint64_t n);
 const char *rn_scheduler_name(rn_scheduler scheduler);
 
 #endif

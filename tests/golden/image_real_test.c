@@ -2,6 +2,7 @@
 // digits, against results that were computed with numpy.
 #include "support.h"
 
+#include "diffuse/noise.h"
 #include "model/image/image_component.h"
 
 #include <ration/device.h>
@@ -96,34 +97,97 @@ static void taesd_decodes_and_encodes_a_photograph(void **state) {
     check_taesd("taesd3", 16);
 }
 
-static void noise_in_digits_is_found(void **state) {
-    (void)state;
-    rn_checkpoint *truth, *weights;
-    assert_ok(rn_checkpoint_open(
-        test_data_or_skip("diffusion/ddpm_mnist_cnn/golden_eps.safetensors"), &truth));
+enum { PIXELS = 28 * 28, FREQUENCIES = 16 };
+
+static rn_checkpoint *open_digits(rn_image_component *out) {
+    rn_checkpoint *weights;
     assert_ok(rn_checkpoint_open(
         test_data_or_skip("diffusion/ddpm_mnist_cnn/ddpm_mnist.safetensors"), &weights));
-    float *x = load_tensor(truth, "x", 28 * 28), *t = load_tensor(truth, "t", 3);
-    float *eps = load_tensor(truth, "eps", 3 * 28 * 28);
-    float *frequencies = load_tensor(weights, "gt.frequencies", 16);
-    rn_image_component c = {.config.pixel = {.size = 28,
-                                             .channels = 1,
-                                             .hidden = {16, 32, 32, 16},
-                                             .hidden_count = 4,
-                                             .frequencies = 16,
-                                             .time_hidden = 128}};
-    assert_ok(rn_image_component_open(&c, "unet", RN_IMAGE_PIXEL_DDPM, weights, "", NULL));
-    for (int i = 0; i < 3; i++) {
-        float time[32], made[28 * 28];
-        for (int f = 0; f < 16; f++) {
-            time[f] = sinf(t[i] * frequencies[f]);
-            time[16 + f] = cosf(t[i] * frequencies[f]) - 1;
+    *out = (rn_image_component){.config.pixel = {.size = 28,
+                                                 .channels = 1,
+                                                 .hidden = {16, 32, 32, 16},
+                                                 .hidden_count = 4,
+                                                 .frequencies = FREQUENCIES,
+                                                 .time_hidden = 128}};
+    assert_ok(rn_image_component_open(out, "unet", RN_IMAGE_PIXEL_DDPM, weights, "", NULL));
+    return weights;
+}
+
+static void embed_time(float t, const float *frequencies, float *out) {
+    for (int f = 0; f < FREQUENCIES; f++) {
+        out[f] = sinf(t * frequencies[f]);
+        out[FREQUENCIES + f] = cosf(t * frequencies[f]) - 1;
+    }
+}
+
+// As scripts/reference/mnist_sampling.py, with the same noise: x after every hundredth of 1000
+// steps.
+static void a_digit_is_drawn_in_a_thousand_steps(void **state) {
+    enum { STEPS = 1000, EACH = 100 };
+    (void)state;
+    rn_image_component c;
+    rn_checkpoint *truth, *weights = open_digits(&c);
+    assert_ok(rn_checkpoint_open("tests/golden/image/mnist_sampling.safetensors", &truth));
+    float *seen = load_tensor(truth, "x", (STEPS / EACH + 1) * PIXELS);
+    float *alpha = load_tensor(weights, "alpha_t", STEPS + 1);
+    float *beta = load_tensor(weights, "beta_t", STEPS + 1);
+    float *frequencies = load_tensor(weights, "gt.frequencies", FREQUENCIES);
+    float x[PIXELS], noise[PIXELS], time[2 * FREQUENCIES];
+    rn_torch_generator generator;
+    rn_recipe recipe;
+    rn_plan *plan;
+    rn_session *session;
+    rn_weight_source source = rn_image_component_weights(&c);
+    assert_ok(rn_image_component_recipe(&c, RN_IMAGE_FORWARD, &recipe));
+    assert_ok(rn_plan_make(&recipe, rn_cpu_caps(), NULL, &plan));
+    assert_ok(rn_session_create(plan, &source, NULL, &session));
+    rn_torch_generator_seed(&generator, 7);
+    rn_torch_randn(&generator, x, PIXELS);
+    for (int t = STEPS; t >= 0; t--) {
+        if (t % EACH == 0) {
+            double away = largest_difference(x, seen + (size_t)(STEPS - t) / EACH * PIXELS, PIXELS);
+            if (away > 1e-3) fail_msg("after %d steps the digit is off by %g", STEPS - t, away);
         }
+        if (t == 0) break;
+        embed_time((float)((double)t / STEPS), frequencies, time);
+        assert_ok(rn_session_set(session, "sample", x, sizeof x));
+        assert_ok(rn_session_set(session, "time", time, sizeof time));
+        assert_ok(rn_session_run(session, 1));
+        assert_ok(rn_session_get(session, "noise", noise, sizeof noise));
+        for (int i = 0; i < PIXELS; i++) {
+            x[i] -= beta[t] / sqrtf(1 - alpha[t]) * noise[i];
+            x[i] /= sqrtf(1 - beta[t]);
+        }
+        if (t == 1) continue;
+        rn_torch_randn(&generator, noise, PIXELS);
+        for (int i = 0; i < PIXELS; i++)
+            x[i] += sqrtf(beta[t]) * noise[i];
+    }
+    rn_session_destroy(session);
+    rn_plan_destroy(plan);
+    rn_recipe_destroy(&recipe);
+    rn_checkpoint_close(truth);
+    rn_checkpoint_close(weights);
+    free(seen), free(alpha), free(beta), free(frequencies);
+}
+
+static void noise_in_digits_is_found(void **state) {
+    (void)state;
+    rn_image_component c;
+    rn_checkpoint *truth, *weights = open_digits(&c);
+    assert_ok(rn_checkpoint_open(
+        test_data_or_skip("diffusion/ddpm_mnist_cnn/golden_eps.safetensors"), &truth));
+    float *x = load_tensor(truth, "x", PIXELS), *t = load_tensor(truth, "t", 3);
+    float *eps = load_tensor(truth, "eps", 3 * PIXELS);
+    float *frequencies = load_tensor(weights, "gt.frequencies", FREQUENCIES);
+    for (int i = 0; i < 3; i++) {
+        float time[2 * FREQUENCIES], made[PIXELS];
+        embed_time(t[i], frequencies, time);
         const float *in[] = {x, time};
-        const uint64_t bytes[] = {28 * 28 * sizeof(float), sizeof time};
+        const uint64_t bytes[] = {sizeof made, sizeof time};
         const char *const names[] = {"sample", "time", NULL};
         run(&c, RN_IMAGE_FORWARD, names, in, bytes, "noise", made, sizeof made);
-        double away = largest_difference(made, eps + i * 28 * 28, 28 * 28);
+        double away = largest_difference(made, eps + i * PIXELS, PIXELS);
         if (away > 1e-3) fail_msg("the noise at %g is off by %g", (double)t[i], away);
     }
     rn_checkpoint_close(truth);
@@ -135,6 +199,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(taesd_decodes_and_encodes_a_photograph),
         cmocka_unit_test(noise_in_digits_is_found),
+        cmocka_unit_test(a_digit_is_drawn_in_a_thousand_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,12 @@
 //     open the model ─ read pictures ─ plan ─ draw ─ write PNG files, plan beside fact
 //
 // `ration image encode` and `ration image decode` are the autoencoder alone.
+#include "preview.h"
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct image_run {
     const invocation *in;
@@ -24,22 +26,41 @@ typedef struct image_run {
     rn_device *device;
     rn_painter_options options;
     rn_painter *painter;
+    preview preview;
     rn_image *images; // (batch)
     char output[4096];
+    double started, first_step, last_step; // seconds of the clock: the command; ends of steps
+    uint32_t steps;                        // that were taken
 } image_run;
 
+// Of a step behind the first, with which weights come and kernels are set up; 0: there is none.
+static double step_seconds(const image_run *r) {
+    return r->steps > 1 ? (r->last_step - r->first_step) / (r->steps - 1) : 0;
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
 // NULL: nobody has set it.
+static const char *given(const invocation *in, const char *name) {
+    const char *text = rn_settings_text(in->settings, name);
+    bool is_default = strcmp(rn_settings_origin(in->settings, name), "default") == 0;
+    return !is_default && text[0] ? text : NULL;
+}
+
 static const char *text_of(const image_run *r, const char *name) {
-    const char *text = rn_settings_text(r->in->settings, name);
-    bool given = strcmp(rn_settings_origin(r->in->settings, name), "default") != 0;
-    return given && text[0] ? text : NULL;
+    return given(r->in, name);
 }
 
 // ---- options ------------------------------------------------------------------------------------
 
-static rn_status read_loras(image_run *r, rn_diffusion_options *out) {
+static rn_status read_loras(const invocation *in, rn_diffusion_adapter *adapters,
+                            char (*paths)[4096], rn_diffusion_options *out) {
     const char *const *items = NULL;
-    size_t count = rn_settings_list(r->in->settings, "lora", &items);
+    size_t count = rn_settings_list(in->settings, "lora", &items);
     if (count > MAX_ADAPTERS)
         return rn_fail(RN_INVALID, "--lora: at most %d adapters", MAX_ADAPTERS);
     for (size_t i = 0; i < count; i++) {
@@ -48,23 +69,29 @@ static rn_status read_loras(image_run *r, rn_diffusion_options *out) {
         double weight = colon ? strtod(colon + 1, &end) : 1;
         bool scaled = colon && end != colon + 1 && *end == '\0';
         size_t bytes = scaled ? (size_t)(colon - items[i]) : strlen(items[i]);
-        if (bytes >= sizeof r->adapter_paths[i])
-            return rn_fail(RN_INVALID, "--lora: the path is too long");
-        memcpy(r->adapter_paths[i], items[i], bytes);
-        r->adapters[i] = (rn_diffusion_adapter){r->adapter_paths[i], (float)(scaled ? weight : 1)};
+        if (bytes >= sizeof paths[0]) return rn_fail(RN_INVALID, "--lora: the path is too long");
+        memcpy(paths[i], items[i], bytes);
+        adapters[i] = (rn_diffusion_adapter){paths[i], (float)(scaled ? weight : 1)};
     }
-    out->adapters = r->adapters;
+    out->adapters = adapters;
     out->adapter_count = count;
     return RN_OK;
 }
 
+rn_status read_image_parts(const invocation *in, rn_diffusion_adapter *adapters,
+                           char (*paths)[4096], rn_diffusion_options *out) {
+    *out = (rn_diffusion_options){.vae = given(in, "vae"),
+                                  .text_encoder = given(in, "text-encoder"),
+                                  .text_encoder_2 = given(in, "text-encoder-2"),
+                                  .tokenizer = given(in, "tokenizer"),
+                                  .tokenizer_2 = given(in, "tokenizer-2"),
+                                  .preview = given(in, "preview")};
+    return read_loras(in, adapters, paths, out);
+}
+
 static rn_status open_model(image_run *r) {
-    rn_diffusion_options options = {.vae = text_of(r, "vae"),
-                                    .text_encoder = text_of(r, "text-encoder"),
-                                    .text_encoder_2 = text_of(r, "text-encoder-2"),
-                                    .tokenizer = text_of(r, "tokenizer"),
-                                    .tokenizer_2 = text_of(r, "tokenizer-2")};
-    RN_TRY(read_loras(r, &options));
+    rn_diffusion_options options;
+    RN_TRY(read_image_parts(r->in, r->adapters, r->adapter_paths, &options));
     RN_TRY(rn_diffusion_open(r->model_path, &options, &r->model));
     const rn_diffusion_info *info = rn_diffusion_get_info(r->model);
     if (info->adapter_leftover)
@@ -188,6 +215,7 @@ static rn_status read_drawing(image_run *r) {
     d->strength = rn_settings_number(s, "strength");
     d->seed = rn_settings_count(s, "seed");
     d->cache = text_of(r, "prompt-cache");
+    d->preview = text_of(r, "preview") && d->task == RN_DRAW ? PREVIEW_SIDE : 0;
     d->torch_noise = strcmp(rn_settings_text(s, "seed-compat"), "torch") == 0;
     RN_TRY(rn_scheduler_parse((rn_str){scheduler, strlen(scheduler)}, &d->scheduler));
     RN_TRY(read_count(r, "batch", 1024, &d->batch));
@@ -215,11 +243,19 @@ static rn_status read_output(image_run *r) {
 // ---- drawing ------------------------------------------------------------------------------------
 
 static rn_status show_step(void *self, uint32_t step, uint32_t steps, const float *latents) {
-    const image_run *r = self;
+    image_run *r = self;
     (void)latents;
+    r->last_step = now();
+    r->steps = step;
+    if (step == 1) r->first_step = r->last_step;
     if (!rn_settings_bool(r->in->settings, "quiet") && !r->in->json)
         fprintf(stderr, "\rstep %u of %u%s", step, steps, step == steps ? "\n" : "");
-    return RN_OK;
+    if (!preview_is_due(&r->preview, step, steps)) return RN_OK;
+    rn_image image;
+    RN_TRY(rn_painter_preview(r->painter, &image));
+    rn_status s = preview_show(&r->preview, &image);
+    rn_image_free(&image);
+    return s;
 }
 
 static rn_status try_device(void *self, const rn_ladder_target *target) {
@@ -230,6 +266,7 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
                       (r->drawing.height ? r->drawing.height : 1024);
     room += pixels * 3 * (r->drawing.batch ? r->drawing.batch : 1);
     if (r->drawing.init) room += pixels * 4 * sizeof(float);
+    if (r->drawing.preview) room += 4 * 3 * PREVIEW_SIDE * PREVIEW_SIDE; // and as a terminal has it
     r->device = r->options.session.device = target->device;
     (void)rn_rates_apply(r->device);
     RN_TRY(read_budget(r->in, r->device, room, &r->budget));
@@ -274,26 +311,15 @@ static void name_picture(const image_run *r, uint32_t index, char *out, size_t c
         snprintf(out, capacity, "%.*s-%u%s", (int)stem, r->output, index + 1, ending_of(r));
 }
 
-// As the pages that people share pictures on read it.
 static rn_status write_picture(const image_run *r, uint32_t index) {
-    const rn_drawing *d = rn_painter_drawing(r->painter);
-    char path[4200], parameters[512];
+    char path[4200];
     text_buffer all = {0};
-    snprintf(parameters, sizeof parameters,
-             "\nSteps: %u, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %ux%u, Model: %s%s",
-             d->steps, rn_scheduler_name(d->scheduler), d->guidance,
-             (unsigned long long)(d->seed + (d->torch_noise ? 0 : index)), d->width, d->height,
-             rn_diffusion_get_info(r->model)->name, d->torch_noise ? ", Noise: torch" : "");
-    rn_status s = append_text(&all, d->prompt, strlen(d->prompt));
-    if (s == RN_OK && d->negative[0]) {
-        s = append_text(&all, "\nNegative prompt: ", 18);
-        if (s == RN_OK) s = append_text(&all, d->negative, strlen(d->negative));
-    }
-    if (s == RN_OK) s = append_text(&all, parameters, strlen(parameters));
+    bool draws = r->drawing.task == RN_DRAW;
+    rn_status s =
+        draws ? rn_painter_describe(r->painter, index, (rn_sink){&all, append_text}) : RN_OK;
     const rn_image_text texts[] = {{"Software", "ration"}, {"parameters", all.data}};
     name_picture(r, index, path, sizeof path);
-    if (s == RN_OK)
-        s = rn_image_write_with(path, &r->images[index], texts, d->task == RN_DRAW ? 2 : 1);
+    if (s == RN_OK) s = rn_image_write_with(path, &r->images[index], texts, draws ? 2 : 1);
     free_text(&all);
     return s;
 }
@@ -329,9 +355,13 @@ static void print_drawing(const image_run *r) {
         fprintf(stderr, "%ux%u, %u steps of %s, guidance %g, seed %llu%s\n", d->width, d->height,
                 d->steps, rn_scheduler_name(d->scheduler), d->guidance, (unsigned long long)d->seed,
                 d->torch_noise ? " (torch's)" : "");
-    fprintf(
-        stderr, "%s planned of a budget of %s\n", rn_size_format(p->planned_bytes).text,
-        rn_size_format(r->budget.own_memory ? r->budget.device.bytes : r->budget.total_bytes).text);
+    uint64_t budget = r->budget.own_memory ? r->budget.device.bytes : r->budget.total_bytes;
+    if (budget)
+        fprintf(stderr, "%s planned of a budget of %s\n", rn_size_format(p->planned_bytes).text,
+                rn_size_format(budget).text);
+    else
+        fprintf(stderr, "%s planned of what is free on %s\n", rn_size_format(p->planned_bytes).text,
+                rn_device_target(r->device));
     for (uint32_t i = 0; i < p->phase_count; i++) {
         rn_program_phase_summary s = rn_program_get_phase(rn_painter_program(r->painter), i);
         fprintf(stderr, "  %-8s %10s", s.name, rn_size_format(s.planned_bytes).text);
@@ -340,6 +370,23 @@ static void print_drawing(const image_run *r) {
                     rn_size_format(s.streamed_bytes).text);
         fprintf(stderr, "\n");
     }
+    uint64_t beside = rn_painter_preview_bytes(r->painter);
+    if (beside)
+        fprintf(stderr, "  %-8s %10s, beside the phases, of the host's memory\n", "preview",
+                rn_size_format(beside).text);
+}
+
+// Of a device with its own memory: what the ledger has seen there, the driver's part apart.
+static void print_device(const image_run *r) {
+    rn_device_id id = rn_device_number(r->device);
+    uint64_t all = rn_ledger_total(id).peak_bytes;
+    uint64_t driver = rn_ledger_read(id, RN_PURPOSE_UNACCOUNTED).peak_bytes;
+    uint64_t planned = rn_program_get_summary(rn_painter_program(r->painter))->planned_bytes;
+    fprintf(stderr, "on %s at most %s", rn_device_target(r->device), rn_size_format(all).text);
+    if (r->budget.device.bytes)
+        fprintf(stderr, " of a budget of %s", rn_size_format(r->budget.device.bytes).text);
+    fprintf(stderr, ": %s planned, the driver's context and code %s\n",
+            rn_size_format(planned).text, rn_size_format(driver).text);
 }
 
 static void print_facts(const image_run *r) {
@@ -356,6 +403,11 @@ static void print_facts(const image_run *r) {
     if (f.live_peak_bytes)
         fprintf(stderr, "in use at the peak: planned %s, found %s\n",
                 rn_size_format(f.planned_peak_bytes).text, rn_size_format(f.live_peak_bytes).text);
+    if (r->first_step > 0)
+        fprintf(stderr, "first step %s after the start, then %s a step\n",
+                rn_time_format(r->first_step - r->started).text,
+                rn_time_format(step_seconds(r)).text);
+    if (r->budget.own_memory) print_device(r);
     for (uint32_t i = 0; d->task != RN_ENCODE && i < d->batch; i++) {
         char path[4200];
         name_picture(r, i, path, sizeof path);
@@ -372,6 +424,15 @@ static void write_files(const image_run *r, rn_json *json) {
         name_picture(r, i, path, sizeof path);
         rn_json_string(json, NULL, d->task == RN_ENCODE ? r->output : path);
     }
+    rn_json_end(json);
+}
+
+static void write_device(const image_run *r, rn_json *json) {
+    rn_device_id id = rn_device_number(r->device);
+    rn_json_object(json, "device");
+    rn_json_u64(json, "budget_bytes", r->budget.device.bytes);
+    rn_json_u64(json, "peak_bytes", rn_ledger_total(id).peak_bytes);
+    rn_json_u64(json, "driver_bytes", rn_ledger_read(id, RN_PURPOSE_UNACCOUNTED).peak_bytes);
     rn_json_end(json);
 }
 
@@ -404,6 +465,8 @@ static rn_status write_facts(const image_run *r) {
     rn_json_f64(&json, "encode", f.encode_seconds);
     rn_json_f64(&json, "denoise", f.denoise_seconds);
     rn_json_f64(&json, "decode", f.decode_seconds);
+    if (r->first_step > 0) rn_json_f64(&json, "to_first_step", r->first_step - r->started);
+    if (r->steps > 1) rn_json_f64(&json, "step", step_seconds(r));
     rn_json_end(&json);
     rn_json_u64(&json, "denoiser_runs", f.runs);
     rn_json_u64(&json, "cached_prompts", f.cached_prompts);
@@ -411,7 +474,9 @@ static rn_status write_facts(const image_run *r) {
     rn_json_object(&json, "memory");
     rn_json_u64(&json, "budget_bytes", r->budget.total_bytes);
     rn_json_u64(&json, "planned_bytes", p->planned_bytes);
+    rn_json_u64(&json, "preview_bytes", rn_painter_preview_bytes(r->painter));
     rn_json_u64(&json, "smallest_budget_bytes", p->smallest_budget_bytes);
+    if (r->budget.own_memory) write_device(r, &json);
     if (f.live_peak_bytes) {
         rn_json_u64(&json, "planned_live_peak_bytes", f.planned_peak_bytes);
         rn_json_u64(&json, "live_peak_bytes", f.live_peak_bytes);
@@ -474,14 +539,17 @@ static rn_status run(const invocation *in) {
     image_run *r = calloc(1, sizeof *r); // a few paths: too large for the stack
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
+    r->started = now();
     rn_status s = read_words(r);
     if (s == RN_OK) s = read_output(r);
     if (s == RN_OK) s = open_model(r);
     if (s == RN_OK) s = read_drawing(r);
+    if (s == RN_OK) s = preview_begin(in, r->output, &r->preview);
     if (s == RN_OK) s = open_painter(r);
     bool talks = s == RN_OK && !in->json && !rn_settings_bool(in->settings, "quiet");
     if (talks) print_drawing(r);
     if (s == RN_OK) s = r->drawing.task == RN_ENCODE ? encode(r) : draw(r);
+    preview_end(&r->preview);
     if (s == RN_OK && in->json) s = write_facts(r);
     if (s == RN_OK && talks) print_facts(r);
     rn_error_info error = *rn_last_error();

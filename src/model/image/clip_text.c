@@ -48,7 +48,7 @@ static rn_value layer(clip *t, rn_value x, uint32_t number) {
 
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_clip_config *c = config;
-    clip t = {.b = {g, c->files}, .c = c};
+    clip t = {.b = {.g = g, .files = c->files}, .c = c};
     rn_image_builder *b = &t.b;
     uint64_t rows = batch ? batch : RN_ROWS;
     rn_value tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(rows, c->tokens));

@@ -70,7 +70,7 @@ static rn_status read_config(rn_image_component *c, const rn_fields *f) {
 
 // Names depend on sizes; the graph's builders find the files through the configuration.
 static void connect(rn_image_component *c) {
-    c->files = (rn_image_files){c, place, addition};
+    c->files = (rn_image_files){.self = c, .place = place, .addition = addition};
     c->names.kind = c->kind;
     switch (c->kind) {
     case RN_IMAGE_VAE:
@@ -113,9 +113,11 @@ static rn_status make_recipe(const rn_image_component *c, rn_image_part part, rn
         return part == RN_IMAGE_ENCODER ? rn_taesd_encoder_recipe(&c->config.taesd, out)
                                         : rn_taesd_decoder_recipe(&c->config.taesd, out);
     case RN_IMAGE_UNET:
-        return rn_unet_recipe(&c->config.unet, out);
+        return part == RN_IMAGE_PREPARE ? rn_unet_text_recipe(&c->config.unet, out)
+                                        : rn_unet_recipe(&c->config.unet, out);
     case RN_IMAGE_FLUX:
-        return rn_flux_recipe(&c->config.flux, out);
+        return part == RN_IMAGE_PREPARE ? rn_flux_modulation_recipe(&c->config.flux, out)
+                                        : rn_flux_recipe(&c->config.flux, out);
     case RN_IMAGE_CLIP:
         return rn_clip_recipe(&c->config.clip, out);
     case RN_IMAGE_T5:
@@ -223,7 +225,9 @@ rn_status rn_image_component_recipe(const rn_image_component *component, rn_imag
         return rn_hint(report(component, &t), part == RN_IMAGE_ENCODER
                                                   ? "the autoencoder has no encoder"
                                                   : "the autoencoder has no decoder");
-    return make_recipe(component, part, out);
+    RN_TRY(make_recipe(component, part, out));
+    out->widens_vectors = true;
+    return RN_OK;
 }
 
 // ---- weights ------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ typedef struct rn_image_component {
 // What a component's graph is for.
 typedef enum rn_image_part {
     RN_IMAGE_FORWARD, // of an autoencoder: the decoder
-    RN_IMAGE_ENCODER  // of an autoencoder
+    RN_IMAGE_ENCODER, // of an autoencoder
+    RN_IMAGE_PREPARE  // of a denoiser: what is the same in all steps, or known before them
 } rn_image_part;
 
 // From a checkpoint and a configuration (config.json's fields), or, where `fields` is NULL, with

@@ -80,6 +80,10 @@ typedef struct rn_unet_config {
     uint32_t guidance_channels; // of "guidance", for models that were distilled; 0: none
     uint32_t height, width;     // of the latents
     uint32_t rows;
+    // What the text's keys and values are, where rn_unet_text_recipe has made them: bf16, f16, f32.
+    // They are states then, the rows are `rows` and nothing else, and there is no "context". 0:
+    // each run makes them.
+    rn_dtype text_type;
 } rn_unet_config;
 RN_MUST_USE rn_status rn_unet_config_read(const rn_fields *fields, rn_unet_config *out);
 // "sample" (ROWS, h, w, in_channels), "time" (ROWS, channels[0]): its sinusoid, "context" (ROWS,
@@ -87,6 +91,12 @@ RN_MUST_USE rn_status rn_unet_config_read(const rn_fields *fields, rn_unet_confi
 // guidance_channels): its sinusoid -> "noise" (ROWS, h, w, out_channels).
 rn_forward rn_unet_forward(const rn_unet_config *config);
 RN_MUST_USE rn_status rn_unet_recipe(const rn_unet_config *config, rn_recipe *out);
+// Keys and values of the text in every attention that asks it, which are the same in all steps:
+// "context" (ROWS, context_tokens, context_channels) -> "NAME.k", "NAME.v" (ROWS, context_tokens,
+// channels), of the names and channels that rn_unet_text_layer lists (false: no more).
+RN_MUST_USE rn_status rn_unet_text_recipe(const rn_unet_config *config, rn_recipe *out);
+bool rn_unet_text_layer(const rn_unet_config *config, uint32_t index, rn_image_name *out_name,
+                        uint64_t *out_channels);
 
 // Flux.1: dev (with guidance) and schnell.
 typedef struct rn_flux_config {
@@ -99,12 +109,21 @@ typedef struct rn_flux_config {
     bool guidance;
     uint32_t height, width; // of the patches
     uint32_t rows;
+    // What rn_flux_modulation_recipe has made is an input, "modulation" f32 (chunks, dim), in the
+    // place of "pooled", "time" and "guidance"; the rows are one and nothing else.
+    bool modulated;
 } rn_flux_config;
 RN_MUST_USE rn_status rn_flux_config_read(const rn_fields *fields, rn_flux_config *out);
 // "sample" (ROWS, h * w, in_channels): patches; "context" (ROWS, tokens, context_channels),
 // "pooled" (ROWS, pooled_channels), "time" and "guidance" (ROWS, 256): sinusoids of 1000 times
 // them; "positions" i32 (ROWS, tokens + h * w, 3) -> "velocity" (ROWS, h * w, out_channels).
+rn_forward rn_flux_forward(const rn_flux_config *config);
 RN_MUST_USE rn_status rn_flux_recipe(const rn_flux_config *config, rn_recipe *out);
+// What scales, shifts and gates every block, for many times at once: "pooled", "time" and
+// "guidance" as above -> "modulation.I" (ROWS, heads * head_dim) for each of so many chunks; those
+// that scale with 1 added.
+RN_MUST_USE rn_status rn_flux_modulation_recipe(const rn_flux_config *config, rn_recipe *out);
+uint32_t rn_flux_chunks(const rn_flux_config *config);
 
 // A small pixel-space network of the kind that beginners train: convolutions of 7x7, layer norms
 // over whole pictures, a time embedding.

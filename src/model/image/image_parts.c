@@ -35,34 +35,41 @@ bool rn_image_has(const rn_image_builder *b, const char *name) {
     return find_place(b, name, &place);
 }
 
-// Rows of a weight that is trained, which is one value in the graph.
-static rn_value cut_rows(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
-                         uint64_t rows) {
-    rn_value whole = rn_graph_find(b->g, RN_ROLE_WEIGHT, name);
-    uint64_t count = shape.dims[0];
-    shape.dims[0] = rows;
-    if (whole == RN_NO_VALUE) whole = rn_graph_weight(b->g, name, RN_DTYPE_F32, shape);
-    return rn_op_slice(b->g, whole, 0, first, count);
-}
-
-// Rows [first, first + count) of a weight with `rows` of them in all; a part has a name of its own.
-static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
-                           uint64_t rows) {
-    rn_image_place place;
-    if (!find_place(b, name, &place)) snprintf(place.tensor, sizeof place.tensor, "%s", name);
+// A weight, or rows [first, first + count) of one with `rows` of them in all, which has a name of
+// its own.
+static rn_value add_rows(rn_image_builder *b, const char *name, const rn_image_place *place,
+                         rn_shape shape, uint64_t first, uint64_t rows) {
     uint64_t count = shape.rank ? shape.dims[0] : 1;
-    if (!b->files && count != rows) return cut_rows(b, name, shape, first, rows);
-    bool whole = place.tensor_rows == 0 && count == rows;
-    bool renamed = place.tensor[0] && strcmp(place.tensor, name) != 0;
-    if (whole && !renamed) return rn_graph_weight(b->g, name, place.dtype, shape);
+    bool whole = place->tensor_rows == 0 && count == rows;
+    bool renamed = place->tensor[0] && strcmp(place->tensor, name) != 0;
+    if (whole && !renamed) return rn_graph_weight(b->g, name, place->dtype, shape);
     rn_image_name part = rn_image_named("%s", name);
     if (count != rows)
         part = rn_image_named("%s[%llu:%llu]", name, (unsigned long long)first,
                               (unsigned long long)(first + count));
-    uint64_t from = place.swapped ? (first + rows / 2) % rows : first;
-    return rn_graph_weight_rows(b->g, part.text, place.dtype, shape,
-                                place.tensor[0] ? place.tensor : name, place.first_row + from,
-                                place.tensor_rows ? place.tensor_rows : rows);
+    uint64_t from = place->swapped ? (first + rows / 2) % rows : first;
+    return rn_graph_weight_rows(b->g, part.text, place->dtype, shape,
+                                place->tensor[0] ? place->tensor : name, place->first_row + from,
+                                place->tensor_rows ? place->tensor_rows : rows);
+}
+
+// Rows of a weight that is trained, which is one value in the graph.
+static rn_value cut_rows(rn_image_builder *b, const char *name, const rn_image_place *place,
+                         rn_shape shape, uint64_t first, uint64_t rows) {
+    rn_value whole = rn_graph_find(b->g, RN_ROLE_WEIGHT, name);
+    uint64_t count = shape.dims[0];
+    shape.dims[0] = rows;
+    if (whole == RN_NO_VALUE) whole = add_rows(b, name, place, shape, 0, rows);
+    return rn_op_slice(b->g, whole, 0, first, count);
+}
+
+static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
+                           uint64_t rows) {
+    rn_image_place place;
+    if (!find_place(b, name, &place)) snprintf(place.tensor, sizeof place.tensor, "%s", name);
+    bool trained = !b->files || b->files->trained, cut = shape.rank && shape.dims[0] != rows;
+    return trained && cut ? cut_rows(b, name, &place, shape, first, rows)
+                          : add_rows(b, name, &place, shape, first, rows);
 }
 
 rn_value rn_image_weight(rn_image_builder *b, const char *name, rn_shape shape) {
@@ -70,25 +77,44 @@ rn_value rn_image_weight(rn_image_builder *b, const char *name, rn_shape shape) 
 }
 
 static rn_value widen(rn_image_builder *b, rn_value w) {
-    bool is_f32 = w == RN_NO_VALUE || rn_graph_value(b->g, w)->dtype == RN_DTYPE_F32;
-    return is_f32 ? w : rn_op_cast(b->g, w, RN_DTYPE_F32);
+    rn_dtype dtype = w == RN_NO_VALUE ? RN_DTYPE_F32 : rn_graph_value(b->g, w)->dtype;
+    if (dtype == RN_DTYPE_F32) return w;
+    return rn_dtype_get(dtype)->block_elements > 1 ? rn_op_dequantize(b->g, w)
+                                                   : rn_op_cast(b->g, w, RN_DTYPE_F32);
+}
+
+// stable-diffusion.cpp quantises vectors, too: those are one row of blocks.
+static rn_value add_vector(rn_image_builder *b, const char *name, rn_shape shape, uint64_t first,
+                           uint64_t rows) {
+    rn_image_place place;
+    bool blocks = find_place(b, name, &place) && rn_dtype_get(place.dtype)->block_elements > 1;
+    if (!blocks || shape.rank != 1 || shape.dims[0] != rows)
+        return widen(b, add_weight(b, name, shape, first, rows));
+    rn_value row = add_weight(b, name, RN_SHAPE(1, rows), 0, 1);
+    return rn_op_reshape(b->g, rn_op_dequantize(b->g, row), shape);
 }
 
 rn_value rn_image_vector(rn_image_builder *b, const char *name, const char *part, rn_shape shape) {
-    return widen(b, rn_image_weight(b, rn_image_named("%s.%s", name, part).text, shape));
+    return add_vector(b, rn_image_named("%s.%s", name, part).text, shape, 0,
+                      shape.rank ? shape.dims[0] : 1);
 }
 
 static rn_value add_bias(rn_image_builder *b, const char *name, uint64_t first, uint64_t count,
                          uint64_t rows, rn_image_bias bias) {
     if (bias == RN_IMAGE_NO_BIAS) return RN_NO_VALUE;
     rn_image_name text = rn_image_named("%s.bias", name);
-    return widen(b, add_weight(b, text.text, RN_SHAPE(count), first, rows));
+    return add_vector(b, text.text, RN_SHAPE(count), first, rows);
 }
 
 static const rn_low_rank *addition_of(const rn_image_builder *b, const char *weight,
                                       uint32_t index) {
     return b->files && b->files->addition ? b->files->addition(b->files->self, weight, index)
                                           : NULL;
+}
+
+// An addition's scale; 0 and 1: none.
+static rn_value scale_by(rn_image_builder *b, rn_value x, float scale) {
+    return scale == 0 || scale == 1 ? x : rn_op_scale(b->g, x, scale, 0);
 }
 
 // ---- convolutions -------------------------------------------------------------------------------
@@ -112,9 +138,7 @@ static uint64_t conv_size(rn_image_conv_kind kind) {
 static rn_value as_kernel(rn_image_builder *b, rn_value w) {
     if (w == RN_NO_VALUE) return w;
     rn_dtype dtype = rn_graph_value(b->g, w)->dtype;
-    if (dtype == RN_DTYPE_F32 || dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16) return w;
-    return rn_dtype_get(dtype)->block_elements > 1 ? rn_op_dequantize(b->g, w)
-                                                   : rn_op_cast(b->g, w, RN_DTYPE_F32);
+    return dtype == RN_DTYPE_F16 || dtype == RN_DTYPE_BF16 ? w : widen(b, w);
 }
 
 rn_value rn_image_kernel(rn_image_builder *b, const char *name, rn_shape shape) {
@@ -135,7 +159,7 @@ rn_value rn_image_conv_as(rn_image_builder *b, rn_value x, const char *name, uin
         rn_value up =
             rn_graph_weight(b->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank, 1, 1));
         rn_value z = rn_op_conv2d(b->g, x, down, RN_NO_VALUE, conv_attrs(kind));
-        if (more->scale != 0) z = rn_op_scale(b->g, z, more->scale, 0);
+        z = scale_by(b, z, more->scale);
         y = rn_op_add(b->g, y, rn_op_conv2d(b->g, z, up, RN_NO_VALUE, conv_attrs(RN_CONV_1)));
     }
     return y;
@@ -148,6 +172,20 @@ rn_value rn_image_conv(rn_image_builder *b, rn_value x, const char *name, uint64
 
 // ---- linear layers ------------------------------------------------------------------------------
 
+// Rows of an addition's second matrix. In training it is one value, of which rows are cut.
+static rn_value add_up(rn_image_builder *b, const rn_low_rank *more, uint64_t first, uint64_t count,
+                       uint64_t out) {
+    rn_shape all = RN_SHAPE(out, more->rank);
+    if (count == out) return rn_graph_weight(b->g, more->up, RN_DTYPE_F32, all);
+    if (b->trains)
+        return cut_rows(b, more->up, &(rn_image_place){.dtype = RN_DTYPE_F32},
+                        RN_SHAPE(count, more->rank), first, out);
+    rn_image_name rows = rn_image_named("%s[%llu:%llu]", more->up, (unsigned long long)first,
+                                        (unsigned long long)(first + count));
+    return rn_graph_weight_rows(b->g, rows.text, RN_DTYPE_F32, RN_SHAPE(count, more->rank),
+                                more->up, first, out);
+}
+
 rn_value rn_image_linear_part(rn_image_builder *b, rn_value x, const char *name, uint64_t in,
                               uint64_t out, uint64_t first, uint64_t count, rn_image_bias bias) {
     rn_image_name text = rn_image_named("%s.weight", name);
@@ -155,8 +193,8 @@ rn_value rn_image_linear_part(rn_image_builder *b, rn_value x, const char *name,
     bool turned = find_place(b, text.text, &place) && place.turned;
     rn_value w = turned ? add_weight(b, text.text, RN_SHAPE(in, count), 0, in)
                         : add_weight(b, text.text, RN_SHAPE(count, in), first, out);
-    rn_value y = rn_op_matmul_as(b->g, x, w, add_bias(b, name, first, count, out, bias),
-                                 (rn_matmul_attrs){.transpose_w = turned});
+    rn_matmul_attrs attrs = {.transpose_w = turned, .unquantised_activations = b->trains};
+    rn_value y = rn_op_matmul_as(b->g, x, w, add_bias(b, name, first, count, out, bias), attrs);
     const rn_low_rank *more;
     for (uint32_t i = 0; (more = addition_of(b, text.text, i)); i++) {
         // Parts of one layer share the product by `down`, which has one name.
@@ -164,17 +202,8 @@ rn_value rn_image_linear_part(rn_image_builder *b, rn_value x, const char *name,
         if (down == RN_NO_VALUE)
             down = rn_graph_weight(b->g, more->down, RN_DTYPE_F32, RN_SHAPE(more->rank, in));
         rn_value z = rn_op_matmul(b->g, x, down, RN_NO_VALUE);
-        if (more->scale != 0) z = rn_op_scale(b->g, z, more->scale, 0);
-        rn_value up;
-        if (count == out) {
-            up = rn_graph_weight(b->g, more->up, RN_DTYPE_F32, RN_SHAPE(out, more->rank));
-        } else {
-            rn_image_name rows =
-                rn_image_named("%s[%llu:%llu]", more->up, (unsigned long long)first,
-                               (unsigned long long)(first + count));
-            up = rn_graph_weight_rows(b->g, rows.text, RN_DTYPE_F32, RN_SHAPE(count, more->rank),
-                                      more->up, first, out);
-        }
+        z = scale_by(b, z, more->scale);
+        rn_value up = add_up(b, more, first, count, out);
         y = rn_op_add(b->g, y, rn_op_matmul(b->g, z, up, RN_NO_VALUE));
     }
     return y;

@@ -35,11 +35,14 @@ typedef struct rn_image_files {
     bool (*place)(const void *self, const char *weight, rn_image_place *out);
     // The addition number `index` (0, 1, ...) to a weight; NULL: there are no more.
     const rn_low_rank *(*addition)(const void *self, const char *weight, uint32_t index);
+    bool trained; // all weights may be trained: each is one value of the graph, in f32
 } rn_image_files;
 
 typedef struct rn_image_builder {
     rn_graph *g;
     const rn_image_files *files; // NULL: all is f32 under its own name, and may be trained
+    bool
+        trains; // products with quantised weights do not round x: gradients are of what is computed
 } rn_image_builder;
 
 // ---- weights ------------------------------------------------------------------------------------

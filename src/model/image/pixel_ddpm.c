@@ -41,7 +41,7 @@ static rn_value embed_time(rn_image_builder *b, const rn_pixel_ddpm_config *c, u
 
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_pixel_ddpm_config *c = config;
-    rn_image_builder b = {g, c->files};
+    rn_image_builder b = {.g = g, .files = c->files};
     uint64_t rows = batch ? batch : RN_ROWS, wide = c->channels;
     rn_value x =
         rn_graph_input(g, "sample", RN_DTYPE_F32, RN_SHAPE(rows, c->size, c->size, c->channels));

@@ -80,7 +80,7 @@ static rn_value layer(t5 *t, rn_value x, uint32_t number) {
 
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_t5_config *c = config;
-    t5 t = {.b = {g, c->files}, .c = c};
+    t5 t = {.b = {.g = g, .files = c->files}, .c = c};
     if (batch) return rn_fail(RN_UNSUPPORTED, "T5 is not trained");
     rn_value tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
     t.span = rn_graph_input(g, "span", RN_DTYPE_I32, RN_SHAPE(RN_ROWS, 2));

@@ -25,7 +25,7 @@ static rn_value block(rn_image_builder *b, rn_value x, const char *side, uint32_
 static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
                                rn_forward_values *out) {
     const rn_taesd_config *c = config;
-    rn_image_builder b = {g, c->files};
+    rn_image_builder b = {.g = g, .files = c->files};
     rn_value x =
         rn_graph_input(g, "latent", RN_DTYPE_F32,
                        RN_SHAPE(batch ? batch : RN_ROWS, c->height, c->width, c->latent_channels));
@@ -56,7 +56,7 @@ static rn_status write_decoder(rn_graph *g, const void *config, uint32_t batch,
 static rn_status write_encoder(rn_graph *g, const void *config, uint32_t batch,
                                rn_forward_values *out) {
     const rn_taesd_config *c = config;
-    rn_image_builder b = {g, c->files};
+    rn_image_builder b = {.g = g, .files = c->files};
     rn_value x = rn_graph_input(
         g, "image", RN_DTYPE_F32,
         RN_SHAPE(batch ? batch : RN_ROWS, c->height << LEVELS, c->width << LEVELS, 3));

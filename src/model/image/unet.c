@@ -9,6 +9,7 @@
 #include "model/image/image_networks.h"
 
 #include "base/str.h"
+#include "graph/halves.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,16 +47,30 @@ static rn_value resnet(unet *u, rn_value x, const char *name, uint64_t in, uint6
     return rn_op_add(b->g, x, y);
 }
 
-// x (N, T, C) asks `from` (N, S, from_channels).
-static rn_value attention(unet *u, rn_value x, rn_value from, const char *name, uint64_t channels,
-                          uint64_t from_channels, uint32_t heads) {
+// Of the text, a state where it was made before: k or v (N, T, channels).
+static rn_value read_text(unet *u, const char *name, const char *part, uint64_t channels) {
+    const rn_unet_config *c = u->c;
+    rn_image_builder *b = &u->b;
+    if (c->text_type == RN_DTYPE_NONE)
+        return rn_image_linear(b, u->context, rn_image_named("%s.to_%s", name, part).text,
+                               c->context_channels, channels, RN_IMAGE_NO_BIAS);
+    return rn_graph_state(b->g, rn_image_named("%s.%s", name, part).text, c->text_type,
+                          RN_SHAPE(c->rows ? c->rows : 1, c->context_tokens, channels),
+                          RN_PURPOSE_OTHER);
+}
+
+// x (N, T, C) asks itself, or the text.
+static rn_value attention(unet *u, rn_value x, bool text, const char *name, uint64_t channels,
+                          uint32_t heads) {
     rn_image_builder *b = &u->b;
     rn_value q = rn_image_linear(b, x, rn_image_named("%s.to_q", name).text, channels, channels,
                                  RN_IMAGE_NO_BIAS);
-    rn_value k = rn_image_linear(b, from, rn_image_named("%s.to_k", name).text, from_channels,
-                                 channels, RN_IMAGE_NO_BIAS);
-    rn_value v = rn_image_linear(b, from, rn_image_named("%s.to_v", name).text, from_channels,
-                                 channels, RN_IMAGE_NO_BIAS);
+    rn_value k = text ? read_text(u, name, "k", channels)
+                      : rn_image_linear(b, x, rn_image_named("%s.to_k", name).text, channels,
+                                        channels, RN_IMAGE_NO_BIAS);
+    rn_value v = text ? read_text(u, name, "v", channels)
+                      : rn_image_linear(b, x, rn_image_named("%s.to_v", name).text, channels,
+                                        channels, RN_IMAGE_NO_BIAS);
     rn_value y = rn_image_attend(b, q, k, v, heads, (rn_attention_attrs){0});
     return rn_image_linear(b, y, rn_image_named("%s.to_out.0", name).text, channels, channels,
                            RN_IMAGE_BIAS);
@@ -78,12 +93,11 @@ static rn_value transformer_block(unet *u, rn_value x, const char *name, uint64_
                                   uint32_t heads) {
     rn_image_builder *b = &u->b;
     rn_graph *g = b->g;
-    uint64_t text = u->c->context_channels;
     rn_value y = rn_image_layer_norm(b, x, rn_image_named("%s.norm1", name).text, channels, 1e-5f);
-    y = attention(u, y, y, rn_image_named("%s.attn1", name).text, channels, channels, heads);
+    y = attention(u, y, false, rn_image_named("%s.attn1", name).text, channels, heads);
     x = rn_op_add(g, x, y);
     y = rn_image_layer_norm(b, x, rn_image_named("%s.norm2", name).text, channels, 1e-5f);
-    y = attention(u, y, u->context, rn_image_named("%s.attn2", name).text, channels, text, heads);
+    y = attention(u, y, true, rn_image_named("%s.attn2", name).text, channels, heads);
     x = rn_op_add(g, x, y);
     y = rn_image_layer_norm(b, x, rn_image_named("%s.norm3", name).text, channels, 1e-5f);
     return rn_op_add(g, x, feed_forward(u, y, rn_image_named("%s.ff", name).text, channels));
@@ -214,13 +228,15 @@ static bool has_attention(const rn_unet_config *c) {
 
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_unet_config *c = config;
-    unet u = {.b = {g, c->files}, .c = c};
-    uint64_t rows = batch ? batch : RN_ROWS;
+    unet u = {.b = {.g = g, .files = c->files, .trains = batch > 0}, .c = c};
+    bool given = c->text_type != RN_DTYPE_NONE;
+    uint64_t rows = batch ? batch : given ? (c->rows ? c->rows : 1) : RN_ROWS;
+    if (rn_dtype_is_half(c->text_type)) rn_graph_allow_halves(g);
     rn_value x = rn_graph_input(g, "sample", RN_DTYPE_F32,
                                 RN_SHAPE(rows, c->height, c->width, c->in_channels));
     rn_graph_block(g, "begin");
     embed_time(&u, rows);
-    if (has_attention(c))
+    if (has_attention(c) && !given)
         u.context = rn_graph_input(g, "context", RN_DTYPE_F32,
                                    RN_SHAPE(rows, c->context_tokens, c->context_channels));
     x = rn_image_conv(&u.b, x, "conv_in", c->in_channels, c->channels[0], RN_CONV_3);
@@ -264,6 +280,61 @@ rn_forward rn_unet_forward(const rn_unet_config *config) {
 rn_status rn_unet_recipe(const rn_unet_config *config, rn_recipe *out) {
     RN_TRY(rn_model_recipe(rn_unet_forward(config), out));
     snprintf(out->name, sizeof out->name, "denoise");
+    if (config->text_type != RN_DTYPE_NONE) out->rows = 0;
+    return RN_OK;
+}
+
+// ---- the text's keys and values -----------------------------------------------------------------
+
+bool rn_unet_text_layer(const rn_unet_config *c, uint32_t index, rn_image_name *out_name,
+                        uint64_t *out_channels) {
+    for (uint32_t way = 0; way < 3; way++) // down, through the middle, up
+        for (uint32_t i = 0; i < (way == 1 ? 1 : c->levels); i++) {
+            static const char *const sides[] = {"down_blocks", "mid_block", "up_blocks"};
+            uint32_t level = way == 0 ? i : way == 1 ? c->levels - 1 : c->levels - 1 - i;
+            uint32_t depth = way == 1 ? (c->no_mid ? 0 : c->mid_depth) : c->depth[level];
+            uint32_t layers = way == 1 ? 1 : way == 0 ? c->layers : c->layers + 1;
+            if (index >= layers * depth) {
+                index -= layers * depth;
+                continue;
+            }
+            rn_image_name side = way == 1 ? rn_image_named("%s", sides[way])
+                                          : rn_image_named("%s.%u", sides[way], i);
+            *out_name = rn_image_named("%s.attentions.%u.transformer_blocks.%u.attn2", side.text,
+                                       index / depth, index % depth);
+            *out_channels = c->channels[level];
+            return true;
+        }
+    return false;
+}
+
+static rn_status write_text(rn_graph *g, const void *config, uint32_t batch,
+                            rn_forward_values *out) {
+    const rn_unet_config *c = config;
+    unet u = {.b = {.g = g, .files = c->files}, .c = c};
+    rn_image_name name;
+    uint64_t channels;
+    u.context =
+        rn_graph_input(g, "context", RN_DTYPE_F32,
+                       RN_SHAPE(batch ? batch : RN_ROWS, c->context_tokens, c->context_channels));
+    for (uint32_t i = 0; rn_unet_text_layer(c, i, &name, &channels); i++) {
+        rn_graph_block(g, name.text);
+        rn_value k = read_text(&u, name.text, "k", channels);
+        rn_value v = read_text(&u, name.text, "v", channels);
+        rn_graph_output(g, k, rn_image_named("%s.k", name.text).text);
+        rn_graph_output(g, v, rn_image_named("%s.v", name.text).text);
+        *out = (rn_forward_values){.logits = v};
+    }
+    return RN_OK;
+}
+
+rn_status rn_unet_text_recipe(const rn_unet_config *config, rn_recipe *out) {
+    rn_unet_config made = *config;
+    made.text_type = RN_DTYPE_NONE;
+    rn_forward forward = rn_unet_forward(&made);
+    forward.write = write_text;
+    RN_TRY(rn_model_recipe(forward, out));
+    snprintf(out->name, sizeof out->name, "prepare");
     return RN_OK;
 }
 

@@ -16,7 +16,7 @@ typedef struct vae {
 } vae;
 
 static vae open_vae(rn_graph *g, const rn_vae_config *c) {
-    vae v = {.b = {g, c->files}, .c = c, .norm = {.groups = c->groups, .eps = 1e-6f}};
+    vae v = {.b = {.g = g, .files = c->files}, .c = c, .norm = {.groups = c->groups, .eps = 1e-6f}};
     v.norm_silu = v.norm;
     v.norm_silu.silu = true;
     return v;
