@@ -8,8 +8,8 @@
 //     device=cuda:0 (h200, link=53: an H200's rates, for "plan" where there is none)
 //     budget=GB of the device (1e9)   host=GB   policy=bf16|f16|f32   steps=5
 //     weights=bf16|f32|nf4|q8_0 (of lora's base; full trains f32, or bf16 where the optimizer can)
-//     optimizer=adamw   rank=16   exact=1 (the same bits at every budget)
-//     clip=NORM of all gradients   keep=PATTERN of weights that stay on the device
+//     optimizer=adamw   rank=16   exact=1 (the same bits at every budget)   dora=1 (magnitudes,
+//     too) clip=NORM of all gradients   keep=PATTERN of weights that stay on the device
 //
 // "ops" runs one step more whose kernels are waited for one by one: where the time goes. "plan"
 // prints the plan and computes nothing. TF/s are those of the model (2 a weight and token forward,
@@ -57,12 +57,12 @@ typedef struct bench {
     const char *keep;
     double budget, host, clip;
     rn_dtype policy, weights;
-    bool exact;
+    bool exact, dora;
     // made up
     uint8_t *narrow, *wide; // (bytes): numbers about 0.02 as bf16 (or any bytes), and as f32
     uint64_t bytes;
     rn_low_rank additions[512];
-    char names[512][3][96]; // weight, down, up
+    char names[512][4][96]; // weight, down, up, magnitude
     uint32_t addition_count;
 } bench;
 
@@ -104,6 +104,8 @@ static const rn_low_rank *addition_of(const void *self, const char *weight, uint
     snprintf(b.names[i][2], sizeof b.names[i][2], "tuned.%.80s.up", weight);
     b.additions[i] =
         (rn_low_rank){.down = b.names[i][1], .up = b.names[i][2], .rank = b.rank, .scale = 1};
+    snprintf(b.names[i][3], sizeof b.names[i][3], "tuned.%.80s.magnitude", weight);
+    if (b.dora) b.additions[i].magnitude = b.names[i][3];
     return &b.additions[i];
 }
 
@@ -419,6 +421,8 @@ static void read_option(const char *text) {
         b.clip = atof(v);
     else if (take(text, "keep", &v))
         b.keep = v;
+    else if (take(text, "dora", &v))
+        b.dora = atoi(v) != 0;
     else if (take(text, "exact", &v))
         b.exact = atoi(v) != 0;
     else {

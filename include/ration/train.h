@@ -69,6 +69,10 @@ typedef struct rn_train_options {
     const char *frozen;     // weights whose names match are not trained: patterns (`*`, `?`) with
                             // commas between them; NULL: none
     uint32_t micro_batches; // as rn_recipe_options: gradients are summed, updates follow the last
+    // Micro-batches are single samples, which are summed in a tree over their numbers
+    // (rn_plan_options.exact): the scalar RN_MICRO_BATCH is the sample's number, and the states
+    // "<weight>.gradient_parts" and "loss.sum_parts" have the partial sums.
+    bool exact;
     // For tests: each raw gradient, as "<weight>.gradient", is an output (with micro-batches the
     // gradients are states of that name anyway), and of a model "logits", too.
     bool watch;
@@ -163,6 +167,9 @@ typedef struct rn_lora_options {
     // / rank). B begins as 0. "loftq", "pissa", "olora", "corda", "eva" and "lora_ga", which look
     // at the base or change it, are RN_UNSUPPORTED.
     const char *init;
+    // A magnitude for each row of a matrix is trained, too (DoRA): what is computed is W + scale *
+    // B A, its rows stretched to these lengths; their norms count as constants, as PEFT has it.
+    bool dora;
     uint64_t reserved[4]; // zero
 } rn_lora_options;
 

@@ -1,5 +1,5 @@
 // train_images.h — training of image models: a folder of pictures with captions, and trainers of
-// the parts of a diffusers folder.
+// their parts.
 //
 //     rn_pictures *pictures;
 //     RN_TRY(rn_pictures_open("cats", &(rn_picture_options){.width = 512, .height = 512},
@@ -94,8 +94,12 @@ typedef struct rn_image_train_options {
                                  // exported; 0: none
     double kl;                   // autoencoder: how much the KL divergence counts; 0: 1e-6
     bool uniform_times;          // flow: times are uniform, not logit-normal
-    const char *cache;           // a folder, for diffusion
-    const rn_flag *cancel;       // may be NULL
+    double guidance;             // that Flux.1 dev is told in training; 0: 1
+    // Parts of a single file's model that it does not hold, or others than the folder's; or NULL.
+    const char *vae, *text_encoder, *text_encoder_2, *tokenizer, *tokenizer_2;
+    const char *denoiser;  // a folder in the place of the model's unet or transformer: quantised
+    const char *cache;     // a folder, for diffusion
+    const rn_flag *cancel; // may be NULL
     void *self;
     // Of making latents and embeddings; may be NULL.
     void (*progress)(void *self, const char *phase, uint64_t done, uint64_t count);
@@ -111,11 +115,11 @@ RN_API RN_MUST_USE rn_status rn_image_train_plan(const char *model, const rn_pic
                                                  const rn_image_train_options *options,
                                                  rn_program **out_cache, rn_program **out_train);
 
-// Opens a folder as diffusers writes it. A part whose config.json is there without weights begins
-// with random ones (the part that is trained; the text encoder stays as it was drawn). Makes
-// latents and embeddings, unless the cache has them, then the trainer. The pictures must outlive
-// it. RN_NOT_FOUND names a part that is missing; RN_UNSUPPORTED what is not built: the objective of
-// a model with two text encoders, say.
+// Opens a folder as diffusers writes it, or, for diffusion, a single file: Stable Diffusion 1.x,
+// 2.x, XL, Flux.1. A part of a folder whose config.json is there without weights begins with random
+// ones (the part that is trained). Makes latents and embeddings, unless the cache has them, then
+// the trainer. The pictures must outlive it. RN_NOT_FOUND names a part that is missing;
+// RN_UNSUPPORTED what is not built.
 RN_API RN_MUST_USE rn_status rn_image_trainer_create(const char *model, const rn_pictures *pictures,
                                                      const rn_image_train_options *options,
                                                      rn_image_trainer **out);

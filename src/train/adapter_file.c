@@ -2,12 +2,13 @@
 // adapter.
 //
 //     adapter_config.json           rank, alpha, targets
-//     adapter_model.safetensors     base_model.model.<module>.lora_A.weight (rank, in), .lora_B
+//     adapter_model.safetensors     base_model.model.<module>.lora_A.weight (rank, in), .lora_B; of
+//                                   DoRA .lora_magnitude_vector (out)
 //     <name>.gguf                   <weight>.lora_a (rank, in), <weight>.lora_b (out, rank)
 //
 // GGUF files of the llama family hold the rows of q and k in another order: where the model and the
 // adapter's file differ in that, the rows of B change places. llama.cpp knows no rsLoRA: there
-// alpha is what gives the same scale.
+// alpha is what gives the same scale; nor DoRA, which is refused there.
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -31,10 +32,15 @@ typedef struct export_job {
     rn_trainer *trainer;
     const rn_lora *lora;
     bool gguf;
-    char (*names)[NAME_BYTES]; // (2 * parts)
+    char (*names)[NAME_BYTES]; // (tensor_count)
     uint64_t (*dims)[2];
-    rn_write_tensor *tensors; // (2 * parts): down and up of each
+    rn_write_tensor *tensors; // (tensor_count): down and up of each part, and its magnitude
+    uint32_t tensor_count;
 } export_job;
+
+static uint32_t tensors_of(const rn_lora *lora) { // a part
+    return lora->dora ? 3 : 2;
+}
 
 static const rn_text_architecture *architecture_of(const export_job *e) {
     return rn_text_architecture_of(&e->lora->config);
@@ -79,39 +85,53 @@ static rn_status write_part(const export_job *e, const rn_lora_part *part, rn_wr
     for (uint64_t row = 0; row < part->out; row++)
         RN_TRY(
             rn_writer_append(writer, values + row_of(e, part, row) * rank, rank * sizeof *values));
+    if (!part->low_rank.magnitude) return RN_OK;
+    RN_TRY(rn_session_get(s, part->low_rank.magnitude, values, part->out * sizeof *values));
+    for (uint64_t row = 0; row < part->out; row++)
+        RN_TRY(rn_writer_append(writer, values + row_of(e, part, row), sizeof *values));
     return RN_OK;
 }
 
 // ---- the tensors' file --------------------------------------------------------------------------
 
+static rn_status name_tensor(const export_job *e, const rn_lora_part *p, uint32_t role,
+                             char out[NAME_BYTES]) {
+    static const char *const peft[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+    rn_llama_config named = e->lora->config;
+    char weight[NAME_BYTES - 40];
+    bool transposed;
+    if (!e->gguf) {
+        snprintf(out, NAME_BYTES, "base_model.model.%s.%s", p->module, peft[role]);
+        return RN_OK;
+    }
+    named.naming = RN_NAMES_GGUF;
+    if (!rn_llama_weight_name(&named, rn_str_from(p->module), weight, sizeof weight, &transposed))
+        return rn_fail(RN_UNSUPPORTED, "'%s' has no name in GGUF files", p->module);
+    snprintf(out, NAME_BYTES, "%s.lora_%c", weight, role ? 'b' : 'a');
+    return RN_OK;
+}
+
 static rn_status name_tensors(export_job *e, rn_arena *memory) {
     const rn_lora *lora = e->lora;
+    uint32_t each = tensors_of(lora), count = each * lora->count;
     void *names = NULL, *dims = NULL, *tensors = NULL;
-    RN_TRY(rn_arena_array(memory, 2 * (size_t)lora->count, sizeof *e->names, &names));
-    RN_TRY(rn_arena_array(memory, 2 * (size_t)lora->count, sizeof *e->dims, &dims));
-    RN_TRY(rn_arena_array(memory, 2 * (size_t)lora->count, sizeof *e->tensors, &tensors));
+    RN_TRY(rn_arena_array(memory, count, sizeof *e->names, &names));
+    RN_TRY(rn_arena_array(memory, count, sizeof *e->dims, &dims));
+    RN_TRY(rn_arena_array(memory, count, sizeof *e->tensors, &tensors));
     e->names = names;
     e->dims = dims;
     e->tensors = tensors;
-    for (uint32_t i = 0; i < 2 * lora->count; i++) {
-        const rn_lora_part *p = &lora->parts[i / 2];
-        rn_llama_config named = lora->config;
-        char weight[NAME_BYTES - 40];
-        bool up = i % 2, transposed;
-        if (e->gguf) {
-            named.naming = RN_NAMES_GGUF;
-            if (!rn_llama_weight_name(&named, rn_str_from(p->module), weight, sizeof weight,
-                                      &transposed))
-                return rn_fail(RN_UNSUPPORTED, "'%s' has no name in GGUF files", p->module);
-            snprintf(e->names[i], NAME_BYTES, "%s.lora_%c", weight, up ? 'b' : 'a');
-        } else {
-            snprintf(e->names[i], NAME_BYTES, "base_model.model.%s.lora_%c.weight", p->module,
-                     up ? 'B' : 'A');
-        }
-        e->dims[i][0] = up ? p->out : p->low_rank.rank;
-        e->dims[i][1] = up ? p->low_rank.rank : p->in;
-        e->tensors[i] = (rn_write_tensor){
-            .name = rn_str_from(e->names[i]), .dtype = RN_DTYPE_F32, .rank = 2, .dims = e->dims[i]};
+    e->tensor_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const rn_lora_part *p = &lora->parts[i / each];
+        uint32_t role = i % each;
+        RN_TRY(name_tensor(e, p, role, e->names[i]));
+        e->dims[i][0] = role ? p->out : p->low_rank.rank;
+        e->dims[i][1] = role ? p->low_rank.rank : p->in;
+        e->tensors[i] = (rn_write_tensor){.name = rn_str_from(e->names[i]),
+                                          .dtype = RN_DTYPE_F32,
+                                          .rank = role == 2 ? 1 : 2,
+                                          .dims = e->dims[i]};
     }
     return RN_OK;
 }
@@ -144,7 +164,7 @@ static rn_status write_tensors(export_job *e, const char *path) {
     rn_status s = name_tensors(e, &memory);
     if (s == RN_OK) s = rn_trainer_scratch_take(e->trainer, &scratch);
     if (s == RN_OK)
-        s = rn_writer_create_in(path, e->tensors, 2 * lora->count, &options, &scratch.from,
+        s = rn_writer_create_in(path, e->tensors, e->tensor_count, &options, &scratch.from,
                                 &writer);
     for (uint32_t i = 0; s == RN_OK && i < lora->count; i++)
         s = write_part(e, &lora->parts[i], writer, scratch.values);
@@ -220,7 +240,7 @@ static rn_status write_config(const rn_lora *lora, const char *base, const char 
     write_patterns(lora, true, &json);
     write_targets(lora, &json);
     rn_json_string(&json, "task_type", "CAUSAL_LM");
-    rn_json_bool(&json, "use_dora", false);
+    rn_json_bool(&json, "use_dora", lora->dora);
     rn_json_bool(&json, "use_rslora", lora->by_root);
     rn_json_end(&json);
     rn_status s = rn_json_finish(&json);
@@ -246,6 +266,9 @@ rn_status rn_trainer_export_adapter(rn_trainer *trainer, const char *base, const
     export_job e = {.trainer = trainer,
                     .lora = trainer->lora,
                     .gguf = rn_str_ends(rn_str_from(path), RN_STR(".gguf"))};
+    if (e.gguf && e.lora->dora)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "GGUF adapters cannot have DoRA's magnitudes"),
+                       "merge the PEFT folder: ration convert MODEL OUT --lora ADAPTER");
     if (!base) base = trainer->lora->network->title;
     return e.gguf ? write_tensors(&e, path) : write_folder(&e, base, path);
 }

@@ -63,66 +63,74 @@ static const char *find_caption(const rn_image_trainer *t, uint64_t text) {
 
 // ---- planning -----------------------------------------------------------------------------------
 
+enum { PHASES = RN_PICTURE_BUCKETS + RN_TEXT_ENCODERS };
+
 typedef struct encoders {
-    rn_recipe recipes[RN_PICTURE_BUCKETS + 1];
-    rn_program_phase phases[RN_PICTURE_BUCKETS + 1];
-    char names[RN_PICTURE_BUCKETS + 1][40];
-    rn_checkpoint *vae_files, *text_files;
-    rn_image_component vae, text; // recipes point into them
-    uint32_t count;
+    rn_recipe recipes[PHASES];
+    rn_program_phase phases[PHASES];
+    rn_weight_source weights[PHASES];
+    char names[RN_PICTURE_BUCKETS][40];
+    rn_image_component vae, text[RN_TEXT_ENCODERS]; // with these sizes; files are the model's
+    uint32_t buckets, count;
 } encoders;
 
 static void close_encoders(encoders *e) {
-    for (uint32_t i = 0; i <= RN_PICTURE_BUCKETS; i++)
+    for (uint32_t i = 0; i < PHASES; i++)
         rn_recipe_destroy(&e->recipes[i]);
-    rn_checkpoint_close(e->vae_files);
-    rn_checkpoint_close(e->text_files);
+    e->count = 0;
 }
 
-static rn_status open_encoder(const rn_image_trainer *t, const char *part, rn_image_kind kind,
-                              rn_checkpoint **out_files, rn_image_component *out) {
-    RN_TRY(rn_image_part_weights(t->folder, part, out_files));
-    if (!*out_files)
-        return rn_hint(rn_fail(RN_NOT_FOUND, "the model's %s has no weights", part),
-                       "a VAE is trained first, with --objective autoencoder; a text encoder must "
-                       "have its own");
-    return rn_image_component_open(out, part, kind, *out_files, "", NULL);
+static rn_status add_phase(encoders *e, const char *name, const rn_image_component *c,
+                           rn_image_part part, const rn_image_component *files, uint64_t runs) {
+    uint32_t i = e->count++;
+    e->phases[i] = (rn_program_phase){
+        .name = name, .recipe = &e->recipes[i], .model = files->name, .runs = runs};
+    e->weights[i] = rn_image_component_weights(files);
+    return rn_image_component_recipe(c, part, &e->recipes[i]);
 }
 
-static rn_status open_encoders(rn_image_trainer *t, encoders *e) {
+// in_bands: pictures are encoded band by band, in less memory and to the same bits.
+static rn_status open_encoders(rn_image_trainer *t, bool in_bands, encoders *e) {
+    static const char *const texts[] = {"text", "text 2"};
+    const rn_diffusion *m = t->model;
     const rn_pictures_info *info = rn_pictures_get_info(t->pictures);
-    e->vae.config.vae = t->steps[0].vae;
-    e->text.config.clip = t->clip;
-    e->vae.config.vae.rows = e->text.config.clip.rows = 1;
-    RN_TRY(open_encoder(t, "vae", RN_IMAGE_VAE, &e->vae_files, &e->vae));
-    RN_TRY(open_encoder(t, "text_encoder", RN_IMAGE_CLIP, &e->text_files, &e->text));
+    close_encoders(e);
+    e->vae = m->vae;
+    e->vae.config.vae.rows = 1;
+    e->vae.config.vae.banding.cut = in_bands;
+    e->buckets = info->bucket_count;
     for (uint32_t i = 0; i < info->bucket_count; i++) {
         const rn_picture_bucket *b = &info->buckets[i];
         e->vae.config.vae.height = b->height / t->factor;
         e->vae.config.vae.width = b->width / t->factor;
-        RN_TRY(rn_image_component_recipe(&e->vae, RN_IMAGE_ENCODER, &e->recipes[i]));
         snprintf(e->names[i], sizeof e->names[i], "encode %ux%u", b->width, b->height);
-        e->phases[i] = (rn_program_phase){
-            .name = e->names[i], .recipe = &e->recipes[i], .model = "vae", .runs = b->count};
+        RN_TRY(add_phase(e, e->names[i], &e->vae, RN_IMAGE_ENCODER, &m->vae, b->count));
     }
-    e->count = info->bucket_count;
-    RN_TRY(rn_image_component_recipe(&e->text, RN_IMAGE_FORWARD, &e->recipes[e->count]));
-    e->phases[e->count] = (rn_program_phase){
-        .name = "text", .recipe = &e->recipes[e->count], .model = "text", .runs = t->text_count};
-    e->count++;
+    for (uint32_t i = 0; i < m->text_count; i++) {
+        e->text[i] = m->text[i];
+        if (e->text[i].kind == RN_IMAGE_CLIP)
+            e->text[i].config.clip.rows = 1;
+        else
+            e->text[i].config.t5.rows = t->text[i].length;
+        RN_TRY(add_phase(e, texts[i], &e->text[i], RN_IMAGE_FORWARD, &m->text[i], t->text_count));
+    }
     return RN_OK;
 }
 
+// Pictures whole, or where the budget has no room for that in bands.
 static rn_status make_program(rn_image_trainer *t, encoders *e, rn_program **out) {
     const rn_trainer_options *o = &t->options.trainer;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
+    RN_TRY(open_encoders(t, false, e));
+    rn_status s = rn_program_make(e->phases, e->count, caps, &o->plan, out);
+    if (s != RN_OVER_BUDGET) return s;
+    RN_TRY(open_encoders(t, true, e));
     return rn_program_make(e->phases, e->count, caps, &o->plan, out);
 }
 
 rn_status rn_image_cache_plan(rn_image_trainer *t, rn_program **out) {
     encoders e = {.count = 0};
-    rn_status s = open_encoders(t, &e);
-    if (s == RN_OK) s = make_program(t, &e, out);
+    rn_status s = make_program(t, &e, out);
     close_encoders(&e);
     return s;
 }
@@ -134,12 +142,11 @@ typedef struct maker {
     encoders encoders;
     rn_program *program;
     rn_program_run *run;
-    rn_tokenizer *tokenizer;
     rn_writer *writer;
     float *image, *out; // of a picture; its moments, or a text
-    uint64_t image_count, out_count;
-    int32_t *tokens;
-    float *pool;
+    float *pool;        // (tokens)
+    int32_t *tokens;    // (tokens)
+    int32_t *span;      // (tokens, 2)
     char identity[64];
 } maker;
 
@@ -178,116 +185,135 @@ static rn_status encode_pictures(maker *m) {
     return RN_OK;
 }
 
-// Begin, text, end; the rest is filled with the end token, as CLIP was trained.
-static rn_status fill_tokens(maker *m, const char *text) {
-    const rn_clip_config *c = &m->t->clip;
-    const rn_tokenizer_info *info = rn_tokenizer_get_info(m->tokenizer);
-    rn_tokens tokens = {0};
-    rn_status s = rn_tokenizer_encode(m->tokenizer, rn_str_from(text), RN_ENCODE_PLAIN, &tokens);
-    uint32_t at = 0;
-    if (info->begin != RN_NO_TOKEN) m->tokens[at++] = (int32_t)info->begin;
-    for (size_t i = 0; s == RN_OK && i < tokens.count && at + 1 < c->tokens; i++)
-        m->tokens[at++] = (int32_t)tokens.ids[i];
-    memset(m->pool, 0, c->tokens * sizeof *m->pool);
-    m->pool[at] = 1;
-    for (; at < c->tokens; at++)
-        m->tokens[at] = (int32_t)c->end_token;
-    rn_tokens_free(&tokens);
-    return s;
+// What the denoiser reads of a text: its rows, then the pooled one.
+static rn_status encode_text(maker *m, uint32_t encoder, const char *words) {
+    rn_image_trainer *t = m->t;
+    const rn_image_embedding *text = &t->text[encoder];
+    rn_session *s = rn_program_session(m->run, m->encoders.buckets + encoder);
+    bool clip = t->model->text[encoder].kind == RN_IMAGE_CLIP;
+    uint64_t length = text->length, bytes = length * text->dim * sizeof(float);
+    RN_TRY(rn_diffusion_tokens(t->model, encoder, words, text->length, m->tokens, m->pool));
+    for (uint64_t i = 0; i < length; i++)
+        m->span[2 * i] = 0, m->span[2 * i + 1] = (int32_t)length;
+    RN_TRY(rn_session_set(s, "tokens", m->tokens, length * sizeof(int32_t)));
+    if (clip)
+        RN_TRY(rn_session_set(s, "pool", m->pool, length * sizeof(float)));
+    else
+        RN_TRY(rn_session_set(s, "span", m->span, 2 * length * sizeof(int32_t)));
+    RN_TRY(rn_session_run(s, clip ? 1 : length));
+    if (text->gives_context) {
+        RN_TRY(rn_session_get(s, "hidden", m->out, bytes));
+        RN_TRY(rn_writer_append(m->writer, m->out, bytes));
+    }
+    if (!text->gives_pooled) return RN_OK;
+    RN_TRY(rn_session_get(s, "pooled", m->out, text->pooled * sizeof(float)));
+    return rn_writer_append(m->writer, m->out, text->pooled * sizeof(float));
 }
 
 static rn_status encode_texts(maker *m) {
     rn_image_trainer *t = m->t;
-    const rn_clip_config *c = &t->clip;
-    uint64_t bytes = (uint64_t)c->tokens * c->dim * sizeof(float);
-    rn_session *s = rn_program_session(m->run, m->encoders.count - 1);
-    for (uint64_t i = 0; i < t->text_count; i++) {
-        RN_TRY(check_cancel(m));
-        RN_TRY(fill_tokens(m, find_caption(t, i)));
-        RN_TRY(rn_session_set(s, "tokens", m->tokens, c->tokens * sizeof(int32_t)));
-        RN_TRY(rn_session_set(s, "pool", m->pool, c->tokens * sizeof(float)));
-        RN_TRY(rn_session_run(s, 1));
-        RN_TRY(rn_session_get(s, "hidden", m->out, bytes));
-        RN_TRY(rn_writer_append(m->writer, m->out, bytes));
-        tell(m, "text", i + 1, t->text_count);
+    for (uint32_t e = 0; e < t->model->text_count; e++)
+        for (uint64_t i = 0; i < t->text_count; i++) {
+            RN_TRY(check_cancel(m));
+            RN_TRY(encode_text(m, e, find_caption(t, i)));
+            tell(m, m->encoders.phases[m->encoders.buckets + e].name, i + 1, t->text_count);
+        }
+    return RN_OK;
+}
+
+// ---- its tensors --------------------------------------------------------------------------------
+
+typedef struct listing {
+    rn_arena memory;
+    rn_write_tensor *tensors;
+    size_t count;
+} listing;
+
+static rn_status list_tensor(listing *l, const char *kind, uint64_t number, uint32_t rank,
+                             const uint64_t dims[3]) {
+    char name[48];
+    void *text = NULL, *copy = NULL;
+    snprintf(name, sizeof name, "%s.%llu", kind, (unsigned long long)number);
+    RN_TRY(rn_arena_copy(&l->memory, name, strlen(name), &text));
+    RN_TRY(rn_arena_array(&l->memory, 3, sizeof *dims, &copy));
+    memcpy(copy, dims, 3 * sizeof *dims);
+    l->tensors[l->count++] = (rn_write_tensor){
+        .name = rn_str_from(text), .dtype = RN_DTYPE_F32, .rank = rank, .dims = copy};
+    return RN_OK;
+}
+
+// In the order in which they are made.
+static rn_status list_tensors(const rn_image_trainer *t, listing *l) {
+    uint64_t count = rn_pictures_get_info(t->pictures)->count;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t number = t->pictures->order[i];
+        const rn_vae_config *v = &t->steps[rn_pictures_get(t->pictures, number)->bucket].vae;
+        uint64_t dims[3] = {v->height, v->width, 2 * (uint64_t)v->latent_channels};
+        RN_TRY(list_tensor(l, "latent", number, 3, dims));
     }
+    for (uint32_t e = 0; e < t->model->text_count; e++)
+        for (uint64_t i = 0; i < t->text_count; i++) {
+            const rn_image_embedding *text = &t->text[e];
+            uint64_t rows[3] = {text->length, text->dim, 0}, pooled[3] = {text->pooled, 0, 0};
+            if (text->gives_context) RN_TRY(list_tensor(l, e ? "text_2" : "text", i, 2, rows));
+            if (text->gives_pooled) RN_TRY(list_tensor(l, "pooled", i, 1, pooled));
+        }
     return RN_OK;
 }
 
 static rn_status open_writer(maker *m, const char *path) {
     rn_image_trainer *t = m->t;
-    uint64_t count = rn_pictures_get_info(t->pictures)->count, all = count + t->text_count;
-    rn_arena memory;
+    uint64_t all = rn_pictures_get_info(t->pictures)->count + 4 * t->text_count;
+    listing l = {.count = 0};
     void *block = NULL;
-    rn_arena_init(&memory, RN_HOST_IO, 0);
-    rn_status s = rn_arena_array(&memory, all, sizeof(rn_write_tensor), &block);
-    rn_write_tensor *tensors = block;
-    for (uint64_t i = 0; s == RN_OK && i < all; i++) {
-        char name[48];
-        uint64_t *dims = NULL;
-        bool is_text = i >= count;
-        uint64_t number = is_text ? i - count : t->pictures->order[i];
-        snprintf(name, sizeof name, is_text ? "text.%llu" : "latent.%llu",
-                 (unsigned long long)number);
-        s = rn_arena_array(&memory, 3, sizeof *dims, &block);
-        dims = block;
-        if (s == RN_OK) s = rn_arena_copy(&memory, name, strlen(name), &block);
-        if (s != RN_OK) break;
-        const rn_vae_config *v =
-            &t->steps[is_text ? 0 : rn_pictures_get(t->pictures, number)->bucket].vae;
-        dims[0] = is_text ? t->clip.tokens : v->height;
-        dims[1] = is_text ? t->clip.dim : v->width;
-        dims[2] = 2 * (uint64_t)v->latent_channels;
-        tensors[i] = (rn_write_tensor){.name = rn_str_from(block),
-                                       .dtype = RN_DTYPE_F32,
-                                       .rank = is_text ? 2 : 3,
-                                       .dims = dims};
-    }
+    rn_arena_init(&l.memory, RN_HOST_IO, 0);
+    rn_status s = rn_arena_array(&l.memory, all, sizeof *l.tensors, &block);
+    l.tensors = block;
+    if (s == RN_OK) s = list_tensors(t, &l);
     rn_metadata made_of = {.key = RN_STR("made_of"),
                            .kind = RN_METADATA_TEXT,
                            .gguf_type = 8,
                            .text = rn_str_from(m->identity)};
     rn_writer_options options = {
         .metadata = &made_of, .metadata_count = 1, .buffer_bytes = 64 << 10};
-    if (s == RN_OK) s = rn_writer_create(path, tensors, all, &options, &m->writer);
-    rn_arena_free_all(&memory);
+    if (s == RN_OK) s = rn_writer_create(path, l.tensors, l.count, &options, &m->writer);
+    rn_arena_free_all(&l.memory);
     return s;
 }
 
 static rn_status take_room(maker *m) {
     rn_image_trainer *t = m->t;
+    uint64_t image = 0, out = 0, length = 0;
     void *block = NULL;
-    m->out_count = (uint64_t)t->clip.tokens * t->clip.dim;
+    for (uint32_t i = 0; i < t->model->text_count; i++) {
+        const rn_image_embedding *text = &t->text[i];
+        length = rn_max_u64(length, text->length);
+        out = rn_max_u64(out, rn_max_u64((uint64_t)text->length * text->dim, text->pooled));
+    }
     for (uint32_t i = 0; i < t->pictures->info.bucket_count; i++) {
         const rn_picture_bucket *b = &t->pictures->info.buckets[i];
-        m->image_count = rn_max_u64(m->image_count, (uint64_t)b->width * b->height * 3);
-        m->out_count = rn_max_u64(m->out_count, latent_count(t, i));
+        image = rn_max_u64(image, (uint64_t)b->width * b->height * 3);
+        out = rn_max_u64(out, latent_count(t, i));
     }
-    RN_TRY(rn_arena_array(&t->memory, m->image_count, sizeof(float), &block));
+    RN_TRY(rn_arena_array(&t->memory, image, sizeof(float), &block));
     m->image = block;
-    RN_TRY(rn_arena_array(&t->memory, m->out_count, sizeof(float), &block));
+    RN_TRY(rn_arena_array(&t->memory, out, sizeof(float), &block));
     m->out = block;
-    RN_TRY(rn_arena_array(&t->memory, t->clip.tokens, sizeof(int32_t), &block));
-    m->tokens = block;
-    RN_TRY(rn_arena_array(&t->memory, t->clip.tokens, sizeof(float), &block));
+    RN_TRY(rn_arena_array(&t->memory, length, sizeof(float), &block));
     m->pool = block;
+    RN_TRY(rn_arena_array(&t->memory, length, sizeof(int32_t), &block));
+    m->tokens = block;
+    RN_TRY(rn_arena_array(&t->memory, 2 * length, sizeof(int32_t), &block));
+    m->span = block;
     return RN_OK;
 }
 
 static rn_status make_file(maker *m, const char *path) {
     rn_image_trainer *t = m->t;
-    rn_weight_source weights[RN_PICTURE_BUCKETS + 1];
     rn_session_options options = {.device = t->options.trainer.device, .cancel = t->options.cancel};
-    char tokenizer[RN_IMAGE_PATH];
-    RN_TRY(rn_path_join(t->folder, "tokenizer", tokenizer, sizeof tokenizer));
-    RN_TRY(rn_tokenizer_open(tokenizer, &m->tokenizer));
     RN_TRY(take_room(m));
-    RN_TRY(open_encoders(t, &m->encoders));
     RN_TRY(make_program(t, &m->encoders, &m->program));
-    for (uint32_t i = 0; i < m->encoders.count; i++)
-        weights[i] = rn_image_component_weights(i + 1 == m->encoders.count ? &m->encoders.text
-                                                                           : &m->encoders.vae);
-    RN_TRY(rn_program_open(m->program, weights, &options, &m->run));
+    RN_TRY(rn_program_open(m->program, m->encoders.weights, &options, &m->run));
     RN_TRY(open_writer(m, path));
     RN_TRY(encode_pictures(m));
     RN_TRY(encode_texts(m));
@@ -308,15 +334,11 @@ static uint32_t add_file(uint32_t crc, const char *path) {
     return rn_crc32c(crc, facts, sizeof facts);
 }
 
+// What latents and embeddings are made of: pictures, captions, the encoders' files.
 static void identify(maker *m) {
-    static const char *const parts[][2] = {{"vae", "diffusion_pytorch_model.safetensors"},
-                                           {"vae", "config.json"},
-                                           {"text_encoder", "model.safetensors"},
-                                           {"text_encoder", "config.json"}};
     const rn_image_trainer *t = m->t;
     const rn_pictures_info *info = rn_pictures_get_info(t->pictures);
     uint32_t pictures = 0, networks = 0;
-    char path[RN_IMAGE_PATH];
     for (uint64_t i = 0; i < info->count; i++) {
         const rn_picture *p = rn_pictures_get(t->pictures, i);
         const rn_picture_bucket *b = &info->buckets[p->bucket];
@@ -325,10 +347,11 @@ static void identify(maker *m) {
         pictures = rn_crc32c(pictures, p->caption, strlen(p->caption) + 1);
         pictures = rn_crc32c(pictures, sizes, sizeof sizes);
     }
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (rn_image_part_path(t->folder, parts[i][0], parts[i][1], path) == RN_OK)
-            networks = add_file(networks, path);
-    snprintf(m->identity, sizeof m->identity, "%llu pictures, %08x, %08x",
+    const rn_image_component *parts[] = {&t->model->vae, &t->model->text[0], &t->model->text[1]};
+    for (uint32_t i = 0; i < 1 + t->model->text_count; i++)
+        for (size_t k = 0; k < rn_checkpoint_file_count(parts[i]->checkpoint); k++)
+            networks = add_file(networks, rn_checkpoint_file(parts[i]->checkpoint, k)->path);
+    snprintf(m->identity, sizeof m->identity, "2: %llu pictures, %08x, %08x",
              (unsigned long long)info->count, pictures, networks);
 }
 
@@ -357,7 +380,6 @@ rn_status rn_image_cache_open(rn_image_trainer *t) {
     rn_writer_destroy(m.writer);
     rn_program_close(m.run);
     rn_program_destroy(m.program);
-    rn_tokenizer_close(m.tokenizer);
     close_encoders(&m.encoders);
     return s == RN_OK ? rn_checkpoint_open(path, &t->latents) : s;
 }

@@ -10,17 +10,28 @@
 
 #include <math.h>
 
+static rn_forward denoiser_of(const rn_image_step_config *c) {
+    return c->kind == RN_IMAGE_FLUX ? rn_flux_forward(&c->flux) : rn_unet_forward(&c->unet);
+}
+
 static rn_status write_diffusion(rn_graph *g, const void *config, uint32_t batch,
                                  rn_forward_values *out) {
-    const rn_image_step_config *c = config;
-    const rn_unet_config *u = &c->unet;
+    rn_forward denoiser = denoiser_of(config);
     rn_forward_values values = {0};
-    RN_TRY(rn_unet_forward(u).write(g, u, batch, &values));
-    rn_value weight = rn_graph_input(g, "weight", RN_DTYPE_F32, RN_SHAPE(batch, 1, 1, 1));
-    rn_value target = rn_graph_input(g, "target", RN_DTYPE_F32,
-                                     RN_SHAPE(batch, u->height, u->width, u->out_channels));
+    RN_TRY(denoiser.write(g, denoiser.config, batch, &values));
+    if (values.logits == RN_NO_VALUE) return rn_graph_finish(g);
+    rn_shape shape = rn_graph_value(g, values.logits)->shape, one = shape;
+    for (uint32_t i = 1; i < one.rank; i++)
+        one.dims[i] = 1;
+    rn_value weight = rn_graph_input(g, "weight", RN_DTYPE_F32, one);
+    rn_value target = rn_graph_input(g, "target", RN_DTYPE_F32, shape);
     out->loss = rn_op_mse(g, rn_op_mul(g, values.logits, weight), target);
     return RN_OK;
+}
+
+static rn_status check_diffusion(const void *config, bool training) {
+    rn_forward denoiser = denoiser_of(config);
+    return denoiser.check(denoiser.config, training);
 }
 
 // 1/2 (mean² + variance - 1 - log variance), the mean over all latents: the divergence from a
@@ -56,6 +67,7 @@ static rn_status write_autoencoder(rn_graph *g, const void *config, uint32_t bat
 
 rn_forward rn_image_step_forward(const rn_image_step_config *config, bool diffuses) {
     return (rn_forward){.write = diffuses ? write_diffusion : write_autoencoder,
+                        .check = diffuses ? check_diffusion : NULL,
                         .config = config,
                         .config_bytes = sizeof *config};
 }

@@ -2,10 +2,9 @@
 #ifndef RN_TRAIN_IMAGE_TRAINER_H
 #define RN_TRAIN_IMAGE_TRAINER_H
 
-#include <ration/tokenizer.h>
 #include <ration/train_images.h>
 
-#include "model/image/image_component.h"
+#include "diffuse/diffusion.h"
 #include "train/train_noise.h"
 #include "train/pictures.h"
 #include "train/trainer.h"
@@ -14,8 +13,10 @@ enum { RN_IMAGE_PATH = 4096 };
 
 // The forward pass of an objective over batches of one bucket.
 typedef struct rn_image_step_config {
-    rn_vae_config vae;   // of an autoencoder
-    rn_unet_config unet; // of diffusion
+    rn_vae_config vae;  // of an autoencoder
+    rn_image_kind kind; // of the denoiser: RN_IMAGE_UNET, RN_IMAGE_FLUX
+    rn_unet_config unet;
+    rn_flux_config flux;
     float kl;
 } rn_image_step_config;
 
@@ -23,39 +24,53 @@ typedef struct rn_image_step_config {
 typedef struct rn_image_lora_part {
     rn_low_rank low_rank;
     const char *weight, *module; // "mid_block...to_q.weight", without ".weight"
+    uint64_t out;                // rows of the weight
 } rn_image_lora_part;
 typedef struct rn_image_lora {
-    rn_image_component component; // the base
-    rn_image_files files;         // its, with the additions
-    rn_image_lora_part *parts;    // (count)
+    const rn_image_component *base;
+    rn_image_files files;      // the base's, with the additions
+    rn_image_lora_part *parts; // (count)
     uint32_t count, rank;
     float alpha, scale;
     const char *const *targets; // (target_count), borrowed while it is made
     size_t target_count;
 } rn_image_lora;
 
+// What of a text encoder's answer the denoiser reads.
+typedef struct rn_image_embedding {
+    uint32_t length, dim, pooled; // tokens, channels of each, of the pooled row
+    bool gives_context, gives_pooled;
+} rn_image_embedding;
+
+enum { RN_IMAGE_INPUTS = 10 }; // of a step, at most
+
 struct rn_image_trainer {
     const rn_pictures *pictures;
     rn_image_train_options options;
     bool diffuses; // "diffusion", not "autoencoder"
     char folder[RN_IMAGE_PATH], cache[RN_IMAGE_PATH];
+    rn_diffusion *model; // of diffusion
     rn_train_noise noise;
-    rn_clip_config clip;
+    rn_image_embedding text[RN_TEXT_ENCODERS];
+    uint32_t context_tokens, context_channels, pooled_channels;
     rn_image_step_config steps[RN_PICTURE_BUCKETS];
     uint32_t latent_channels, factor;
     float scaling, shift;
-    rn_checkpoint *files; // of the part that is trained; NULL: it is drawn
-    rn_image_lora *lora;  // or NULL
+    rn_checkpoint *files;   // of a VAE that is trained; NULL: it is drawn
+    rn_image_files trained; // of a denoiser whose own weights are
+    rn_image_lora *lora;    // or NULL
     rn_trainer_job job;
     rn_trainer *trainer;
     // diffusion:
-    rn_checkpoint *latents; // the cache: "latent.N", "text.N"
+    rn_checkpoint *latents; // the cache: "latent.N", "text.N", "text_2.N", "pooled.N"
     uint64_t *text_of;      // (pictures): which text; behind them the empty one
     uint64_t text_count;
-    // A batch.
+    // A batch (image_batch.c).
     void *block;
     size_t block_bytes;
-    float *moments, *sample, *target, *weight, *time, *context, *image, *variation;
+    float *moments, *sample, *target, *weight, *time, *context, *scratch_text, *pooled, *added,
+        *guidance, *image, *variation;
+    int32_t *positions;
     uint64_t *numbers; // (batch)
     // Averages of the weights, one behind the other; NULL: none.
     float *average, *scratch;
@@ -64,6 +79,19 @@ struct rn_image_trainer {
     double latent_mean, latent_square;
     rn_arena memory;
 };
+
+// What the options and the files say (image_model.c): model, sizes of every bucket, the job.
+RN_MUST_USE rn_status rn_image_model_read(rn_image_trainer *t);
+static inline bool rn_image_is_flux(const rn_image_trainer *t) {
+    return t->diffuses && t->model->family == RN_FAMILY_FLUX;
+}
+
+// Batches (image_batch.c): their memory; the inputs of batch `step`, of one bucket.
+RN_MUST_USE rn_status rn_image_batch_take(rn_image_trainer *t);
+RN_MUST_USE rn_status rn_image_batch_fill(rn_image_trainer *t, bool validation, uint64_t step,
+                                          uint32_t *out_bucket,
+                                          rn_trainer_input inputs[RN_IMAGE_INPUTS],
+                                          uint32_t *out_count);
 
 // The objective's forward pass (image_objectives.c).
 rn_forward rn_image_step_forward(const rn_image_step_config *config, bool diffuses);
@@ -78,7 +106,7 @@ RN_MUST_USE rn_status rn_image_cache_open(rn_image_trainer *t);
 
 // RN_INVALID names a target without a weight. Memory is the arena's.
 RN_MUST_USE rn_status rn_image_lora_init(rn_image_lora *lora, rn_arena *memory,
-                                         const rn_unet_config *config, const rn_checkpoint *files,
+                                         const rn_image_component *base,
                                          const rn_lora_options *options);
 // pytorch_lora_weights.safetensors and lora_kohya.safetensors.
 RN_MUST_USE rn_status rn_image_lora_export(rn_image_trainer *t, const char *folder);
@@ -86,9 +114,6 @@ RN_MUST_USE rn_status rn_image_lora_export(rn_image_trainer *t, const char *fold
 // "folder/part/name".
 RN_MUST_USE rn_status rn_image_part_path(const char *folder, const char *part, const char *name,
                                          char out[RN_IMAGE_PATH]);
-// The weights of a part; NULL: its folder has none.
-RN_MUST_USE rn_status rn_image_part_weights(const char *folder, const char *part,
-                                            rn_checkpoint **out);
 // Exchanges the weights with their averages.
 RN_MUST_USE rn_status rn_image_swap_averages(rn_image_trainer *t);
 

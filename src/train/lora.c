@@ -78,7 +78,27 @@ static void size_part(const rn_lora *lora, const char *module, rn_lora_part *p) 
     p->low_rank.scale = (float)((double)p->alpha / (lora->by_root ? sqrt(by) : by));
 }
 
-static rn_status add_part(rn_lora *lora, const char *weight, const char *module, rn_shape shape) {
+// Where its first magnitudes come from.
+static rn_status add_magnitude(rn_lora *lora, const char *weight, const rn_value_info *info,
+                               rn_lora_part *p) {
+    if (!lora->dora) return RN_OK;
+    if (lora->base.addition && lora->base.addition(lora->base.self, weight, 0))
+        return rn_hint(rn_fail(RN_UNSUPPORTED,
+                               "'%s' has an adapter already: DoRA is not trained "
+                               "over it",
+                               weight),
+                       "merge it into the model first: ration convert MODEL OUT --lora ADAPTER");
+    p->dtype = info->dtype;
+    p->first_row = info->first_row;
+    p->tensor_rows = info->tensor_rows;
+    p->first_norm = lora->norm_count;
+    lora->norm_count += p->out;
+    if (info->tensor) RN_TRY(keep_name(lora, "%s", info->tensor, &p->tensor));
+    return keep_name(lora, "tuned.%s.magnitude", weight, &p->low_rank.magnitude);
+}
+
+static rn_status add_part(rn_lora *lora, const char *weight, const char *module, rn_shape shape,
+                          const rn_value_info *info) {
     rn_lora_part *p = &lora->parts[lora->count];
     *p = (rn_lora_part){.out = shape.dims[0], .in = shape.dims[1]};
     size_part(lora, module, p);
@@ -86,19 +106,21 @@ static rn_status add_part(rn_lora *lora, const char *weight, const char *module,
     RN_TRY(keep_name(lora, "%s", module, &p->module));
     RN_TRY(keep_name(lora, "tuned.%s.down", weight, &p->low_rank.down));
     RN_TRY(keep_name(lora, "tuned.%s.up", weight, &p->low_rank.up));
+    RN_TRY(add_magnitude(lora, weight, info, p));
     return rn_map_add(&lora->by_weight, rn_str_from(p->weight), lora->count++, NULL);
 }
 
 // Whether part `p` of layer `layer` is a matrix that some product reads, and then its names.
 static bool find_matrix(const rn_lora *lora, const rn_graph *graph, rn_text_part_id p,
                         uint32_t layer, char weight[NAME_BYTES], char module[NAME_BYTES],
-                        rn_shape *out) {
+                        rn_shape *out, rn_value *out_value) {
     const rn_text_part *part = &rn_text_architecture_of(&lora->config)->parts[p];
     rn_llama_config named = lora->config;
     if (!part->hugging_face || part->in == RN_SIZE_NONE || part->alone) return false;
     rn_text_weight_name(&named, p, layer, "weight", weight, NAME_BYTES);
     rn_value value = rn_graph_find(graph, RN_ROLE_WEIGHT, weight);
     if (value == RN_NO_VALUE) return false;
+    *out_value = value;
     bool transposed = part->transposed && named.naming != RN_NAMES_GGUF;
     named.naming = RN_NAMES_HUGGING_FACE;
     rn_text_weight_name(&named, p, layer, "", module, NAME_BYTES);
@@ -113,15 +135,23 @@ static rn_status find_parts(rn_lora *lora, const rn_graph *graph, const rn_lora_
     char weight[NAME_BYTES], module[NAME_BYTES];
     void *parts = NULL;
     rn_shape shape;
+    rn_value value;
     RN_TRY(rn_arena_array(&lora->memory,
                           (size_t)lora->config.layers * (RN_TEXT_PARTS - RN_TEXT_IN_LAYER),
                           sizeof *lora->parts, &parts));
     lora->parts = parts;
     for (uint32_t layer = 0; layer < lora->config.layers; layer++)
         for (rn_text_part_id p = RN_TEXT_IN_LAYER; p < RN_TEXT_PARTS; p++) {
-            if (!find_matrix(lora, graph, p, layer, weight, module, &shape)) continue;
+            if (!find_matrix(lora, graph, p, layer, weight, module, &shape, &value)) continue;
             if (!is_target(module, o, used)) continue;
-            RN_TRY(add_part(lora, weight, module, shape));
+            const rn_value_info *info = rn_graph_value(graph, value);
+            if (lora->dora && !rn_shape_equal(info->shape, shape))
+                return rn_hint(rn_fail(RN_UNSUPPORTED,
+                                       "'%s' is stored the other way round: DoRA is not trained "
+                                       "over it",
+                                       weight),
+                               "take the GGUF file of the model, or LoRA");
+            RN_TRY(add_part(lora, weight, module, shape, info));
             lora->parts[lora->count - 1].turned = p == RN_TEXT_Q || p == RN_TEXT_K;
         }
     for (size_t i = 0; i < o->target_count; i++)
@@ -188,6 +218,7 @@ static rn_status take_options(rn_lora *lora, const rn_lora_options *o) {
     lora->rank = o->rank ? o->rank : USUAL_RANK;
     lora->alpha = o->alpha != 0 ? o->alpha : (float)lora->rank;
     lora->by_root = o->by_root;
+    lora->dora = o->dora;
     lora->by_word = true;
     for (size_t i = 0; i < o->target_count; i++)
         if (strpbrk(o->targets[i], ".*?")) lora->by_word = false;
@@ -226,6 +257,7 @@ rn_status rn_lora_init(rn_lora *lora, const rn_model *model, uint32_t tokens,
 }
 
 void rn_lora_free(rn_lora *lora) {
+    rn_lora_forget(lora);
     rn_map_free(&lora->by_weight);
     rn_arena_free_all(&lora->memory);
 }
@@ -234,9 +266,12 @@ float rn_lora_first(const rn_lora *lora, const char *name, uint64_t seed, uint32
                     uint64_t element) {
     rn_str text = rn_str_from(name);
     uint64_t at = 0;
+    bool magnitude = rn_str_ends(text, RN_STR(".magnitude"));
     if (rn_str_ends(text, RN_STR(".up"))) return 0;
-    rn_str weight = {text.data + 6, text.bytes - 6 - 5}; // between "tuned." and ".down"
+    size_t behind = magnitude ? strlen(".magnitude") : strlen(".down");
+    rn_str weight = {text.data + 6, text.bytes - 6 - behind}; // behind "tuned."
     if (!rn_map_find(&lora->by_weight, weight, &at)) return 0;
+    if (magnitude) return lora->norms ? lora->norms[lora->parts[at].first_norm + element] : 0;
     if (lora->gaussian)
         return rn_philox_normal(seed, number, element) / (float)lora->parts[at].low_rank.rank;
     float unit = rn_philox_unit(rn_philox_word(seed, number, element));

@@ -40,6 +40,7 @@ uint64_t rn_train_tables_bytes(const rn_graph *graph, uint64_t tensors) {
 typedef struct trained {
     uint64_t tensors, weights, most; // weights and states; bytes of the weights; elements
     uint64_t bytes;                  // of all
+    uint64_t magnitudes;             // bytes of DoRA's, whose first values are held while loading
     bool drawn;                      // they are additions, whose first values are drawn
 } trained;
 
@@ -54,6 +55,8 @@ static trained find_trained(const rn_program *program) {
         t.bytes += elements * sizeof(float);
         if (!state) t.weights += elements * sizeof(float);
         t.drawn |= rn_str_matches(rn_str_from(v->name), rn_str_from(RN_LORA_TRAINED));
+        if (!state && rn_str_matches(rn_str_from(v->name), RN_STR("tuned.*.magnitude")))
+            t.magnitudes += elements * sizeof(float);
         t.most = rn_max_u64(t.most, elements);
     }
     return t;
@@ -81,6 +84,7 @@ rn_train_phase_info rn_train_get_phase(const rn_program *program, rn_train_phase
     switch (phase) {
     case RN_TRAIN_LOAD:
         staging = most_staging(program) + (all.drawn ? all.most * sizeof(float) : 0);
+        out.tables_bytes += all.magnitudes;
         break;
     case RN_TRAIN_STEP:
         staging = step->summary.staging_bytes;

@@ -7,24 +7,13 @@
 
 enum { STREAM_TIME = 11, STREAM_NOISE = 12, STREAM_OFFSET = 13 };
 
-static rn_status fill_alphas(const rn_fields *fields, rn_str schedule, rn_train_noise *out) {
-    float first = 0.0001f, last = 0.02f;
+static void fill_alphas(rn_betas betas, double first, double last, rn_train_noise *out) {
     double product = 1;
-    RN_TRY(rn_fields_number(fields, "beta_start", &first));
-    RN_TRY(rn_fields_number(fields, "beta_end", &last));
-    bool scaled = rn_str_equal(schedule, RN_STR("scaled_linear"));
-    bool cosine = rn_str_equal(schedule, RN_STR("squaredcos_cap_v2"));
-    if (!scaled && !cosine && !rn_str_equal(schedule, RN_STR("linear")))
-        return rn_fail(RN_UNSUPPORTED, "%s: beta_schedule %.*s is not built", fields->source,
-                       RN_STR_ARG(schedule));
-    if (!(first > 0 && last >= first && last < 1))
-        return rn_fail(RN_CORRUPT, "%s: betas from %g to %g", fields->source, (double)first,
-                       (double)last);
     for (int t = 0; t < RN_NOISE_STEPS; t++) {
         double share = (double)t / (RN_NOISE_STEPS - 1), beta = first + share * (last - first);
         double root = sqrt(first) + share * (sqrt(last) - sqrt(first));
-        if (scaled) beta = root * root;
-        if (cosine) {
+        if (betas == RN_BETAS_SCALED_LINEAR) beta = root * root;
+        if (betas == RN_BETAS_COSINE) {
             const double half_pi = 1.5707963267948966;
             double low = cos(((double)t / RN_NOISE_STEPS + 0.008) / 1.008 * half_pi);
             double high = cos(((double)(t + 1) / RN_NOISE_STEPS + 0.008) / 1.008 * half_pi);
@@ -32,30 +21,26 @@ static rn_status fill_alphas(const rn_fields *fields, rn_str schedule, rn_train_
         }
         out->alphas[t] = product *= 1 - beta;
     }
-    return RN_OK;
 }
 
-rn_status rn_train_noise_read(const rn_fields *fields, rn_train_noise *out) {
-    rn_str class_name = RN_STR(""), type = RN_STR("epsilon"), schedule = RN_STR("linear");
-    uint32_t steps = RN_NOISE_STEPS;
+rn_status rn_train_noise_init(const rn_schedule_config *schedule, rn_train_noise *out) {
+    double first = schedule->beta_start > 0 ? schedule->beta_start : 0.00085;
+    double last = schedule->beta_end > 0 ? schedule->beta_end : 0.012;
     *out = (rn_train_noise){0};
-    RN_TRY(rn_fields_text(fields, "_class_name", &class_name));
-    RN_TRY(rn_fields_text(fields, "prediction_type", &type));
-    RN_TRY(rn_fields_text(fields, "beta_schedule", &schedule));
-    RN_TRY(rn_fields_u32(fields, "num_train_timesteps", &steps));
-    if (steps != RN_NOISE_STEPS)
-        return rn_fail(RN_UNSUPPORTED, "%s: num_train_timesteps %u, and 1000 are built",
-                       fields->source, steps);
-    if (rn_str_starts(class_name, RN_STR("Flow"))) {
+    if (schedule->train_steps && schedule->train_steps != RN_NOISE_STEPS)
+        return rn_fail(RN_UNSUPPORTED, "num_train_timesteps %u, and 1000 are built",
+                       schedule->train_steps);
+    if (schedule->scheduler == RN_SCHEDULER_FLOW) {
         out->prediction = RN_PREDICT_FLOW;
         return RN_OK;
     }
-    if (rn_str_equal(type, RN_STR("v_prediction")))
-        out->prediction = RN_PREDICT_V;
-    else if (!rn_str_equal(type, RN_STR("epsilon")))
-        return rn_fail(RN_UNSUPPORTED, "%s: prediction_type %.*s is not built", fields->source,
-                       RN_STR_ARG(type));
-    return fill_alphas(fields, schedule, out);
+    if (schedule->prediction == RN_PREDICTS_SAMPLE)
+        return rn_fail(RN_UNSUPPORTED, "training of a denoiser that predicts samples is not built");
+    if (!(last >= first && last < 1))
+        return rn_fail(RN_CORRUPT, "the scheduler's betas go from %g to %g", first, last);
+    out->prediction = schedule->prediction == RN_PREDICTS_V ? RN_PREDICT_V : RN_PREDICT_EPSILON;
+    fill_alphas(schedule->betas, first, last, out);
+    return RN_OK;
 }
 
 // Min-SNR: samples with little noise, which are easy and many, count less.

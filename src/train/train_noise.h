@@ -10,7 +10,7 @@
 #ifndef RN_TRAIN_TRAIN_NOISE_H
 #define RN_TRAIN_TRAIN_NOISE_H
 
-#include "model/text/fields.h"
+#include "diffuse/schedule.h"
 
 enum { RN_NOISE_STEPS = 1000 };
 
@@ -28,9 +28,9 @@ typedef struct rn_train_noise {
     bool uniform;                  // flow: s is uniform, not logit-normal
 } rn_train_noise;
 
-// From scheduler_config.json: prediction_type, beta_schedule, beta_start, beta_end; a class whose
-// name has "Flow" is flow. RN_UNSUPPORTED names what is not built.
-RN_MUST_USE rn_status rn_train_noise_read(const rn_fields *fields, rn_train_noise *out);
+// As the model's scheduler says: its betas and what the denoiser predicts. RN_UNSUPPORTED names
+// what is not built.
+RN_MUST_USE rn_status rn_train_noise_init(const rn_schedule_config *schedule, rn_train_noise *out);
 
 typedef struct rn_noisy {
     float time;   // as the network is told it: 0 to 1000

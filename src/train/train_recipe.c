@@ -21,7 +21,10 @@ typedef struct held {
     _Alignas(16) unsigned char config[];
 } held;
 
-static rn_status check_cut(const held *h, uint32_t micro_batches) {
+static rn_status check_cut(const held *h, uint32_t micro_batches, bool exact) {
+    if (exact && micro_batches != h->batch)
+        return rn_fail(RN_INVALID, "exact sums of a batch of %u are over %u samples, not %u",
+                       h->batch, h->batch, micro_batches);
     if (h->batch % micro_batches == 0) return RN_OK;
     return rn_hint(rn_fail(RN_INVALID, "a batch of %u cannot be cut into %u equal micro-batches",
                            h->batch, micro_batches),
@@ -42,14 +45,15 @@ static rn_value write_loss(const held *h, rn_graph *graph, rn_forward_values *va
     return rn_graph_loss(graph, "cross_entropy", values->logits, values->targets, micro_batches);
 }
 
-static rn_status write(const held *h, uint32_t micro_batches, rn_graph *graph) {
+static rn_status write(const held *h, uint32_t micro_batches, bool exact, rn_graph *graph) {
     rn_forward_values values = {0};
     rn_train_options options = h->options;
     options.micro_batches = micro_batches;
+    options.exact = exact;
     RN_TRY(h->write(graph, h->config, h->batch / micro_batches, &values));
     rn_value loss = write_loss(h, graph, &values, micro_batches);
     if (h->evaluates) {
-        rn_graph_output_loss(graph, loss, micro_batches > 1);
+        rn_graph_output_loss(graph, loss, micro_batches, exact);
         return rn_graph_finish(graph);
     }
     if (options.watch && values.logits != RN_NO_VALUE)
@@ -62,9 +66,9 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     uint32_t micro_batches = options && options->micro_batches ? options->micro_batches : 1;
     rn_graph *graph = NULL;
     *out = NULL;
-    RN_TRY(check_cut(h, micro_batches));
+    RN_TRY(check_cut(h, micro_batches, options && options->exact));
     RN_TRY(rn_graph_create(&graph));
-    rn_status s = write(h, micro_batches, graph);
+    rn_status s = write(h, micro_batches, options && options->exact, graph);
     bool halves = options && options->halves;
     if (s == RN_OK) s = rn_graph_hold_activations_in(&graph, h->activations, halves);
     if (s == RN_OK)

@@ -24,7 +24,8 @@ RN_MUST_USE rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, rn_
 // The objective "cross_entropy" of the logits x wᵀ, without holding them.
 rn_value rn_graph_linear_loss(rn_graph *graph, rn_value x, rn_value w, rn_value targets);
 
-// Makes a loss the output "loss", which is returned; with micro-batches the sum of theirs.
-rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates);
+// Makes a loss the output "loss", which is returned; with micro-batches the sum of theirs (exact:
+// as rn_train_options).
+rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, uint32_t micro_batches, bool exact);
 
 #endif

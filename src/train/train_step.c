@@ -4,6 +4,8 @@
 //     loss ─ backward ─▶ gradient ─ [+= sum] ─ [clip] ─ update ─▶ weight, states
 //                        every micro-batch   │   once, after the last
 //
+// Sums of micro-batches are in their order, or, with `exact`, in that of a tree (base/sum_tree.h).
+//
 // Each weight's nodes stand in the block of the weight, so that whoever orders them may put the
 // update right behind its gradient.
 #include "train/optimizer.h"
@@ -13,6 +15,7 @@
 #include "base/reserved.h"
 #include "base/str.h"
 #include "graph/graph_internal.h"
+#include "graph/op/tree_sum.h"
 #include "memory/account.h"
 
 #include <stdio.h>
@@ -74,6 +77,28 @@ static void watch(step *t, rn_value weight, rn_value gradient) {
     rn_graph_output(t->graph, gradient, name);
 }
 
+// ---- sums ---------------------------------------------------------------------------------------
+
+static rn_sum_tree tree_of(uint32_t samples) {
+    return (rn_sum_tree){0, samples, samples};
+}
+
+// Turns a sum into the state beside it that has the tree's other slots; false where there are none.
+static bool like_parts(uint32_t samples, const char *suffix, rn_optimizer_state *like) {
+    uint32_t slots = rn_sum_tree_slots(tree_of(samples));
+    if (slots < 2) return false;
+    like->suffix = suffix;
+    like->shape = RN_SHAPE(slots - 1, rn_shape_elements(like->shape, 1));
+    return true;
+}
+
+static rn_value add_in_tree(rn_graph *graph, rn_value sum, rn_value value, rn_value parts,
+                            uint32_t samples) {
+    rn_tree_sum_attrs attrs = {.tree = tree_of(samples),
+                               .micro_batch = rn_graph_scalar(graph, RN_MICRO_BATCH)};
+    return rn_op_tree_sum(graph, sum, value, parts, attrs);
+}
+
 // The gradient of the whole batch: with micro-batches, the sum so far.
 static void gather(step *t, uint32_t i) {
     rn_value weight = t->weights[i];
@@ -85,7 +110,14 @@ static void gather(step *t, uint32_t i) {
     rn_dtype dtype = t->options->gradients == RN_DTYPE_BF16 ? RN_DTYPE_BF16 : RN_DTYPE_F32;
     rn_optimizer_state like = {"gradient", dtype, rn_graph_value(t->graph, weight)->shape};
     rn_value sum = state_of(t, weight, &like, RN_PURPOSE_GRADIENTS);
-    t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
+    if (!t->options->exact) {
+        t->gradients[i] = rn_op_accumulate(t->graph, sum, t->gradients[i]);
+        return;
+    }
+    rn_value parts = RN_NO_VALUE;
+    if (like_parts(t->options->micro_batches, "gradient_parts", &like))
+        parts = state_of(t, weight, &like, RN_PURPOSE_GRADIENTS);
+    t->gradients[i] = add_in_tree(t->graph, sum, t->gradients[i], parts, t->options->micro_batches);
 }
 
 // As f32, made where it is read, so that no more than one is there at a time.
@@ -156,18 +188,22 @@ static rn_status check_gradients(const step *t) {
     return RN_OK;
 }
 
-rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, bool accumulates) {
-    if (accumulates) {
-        rn_value sum = rn_graph_state(graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
-        loss = rn_op_accumulate(graph, sum, loss);
-    }
+rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, uint32_t micro_batches, bool exact) {
+    if (micro_batches <= 1) return rn_graph_output(graph, loss, "loss");
+    rn_value sum = rn_graph_state(graph, "loss.sum", RN_DTYPE_F32, RN_SCALAR, RN_PURPOSE_OTHER);
+    rn_optimizer_state like = {"", RN_DTYPE_F32, RN_SCALAR};
+    rn_value parts = RN_NO_VALUE;
+    if (!exact) return rn_graph_output(graph, rn_op_accumulate(graph, sum, loss), "loss");
+    if (like_parts(micro_batches, "", &like))
+        parts = rn_graph_state(graph, "loss.sum_parts", like.dtype, like.shape, RN_PURPOSE_OTHER);
+    loss = add_in_tree(graph, sum, loss, parts, micro_batches);
     return rn_graph_output(graph, loss, "loss");
 }
 
 static rn_value show_loss(step *t, rn_value loss) {
     if (t->accumulates)
         rn_graph_set_place(t->graph, rn_graph_value(t->graph, loss)->block, RN_PHASE_BACKWARD);
-    return rn_graph_output_loss(t->graph, loss, t->accumulates);
+    return rn_graph_output_loss(t->graph, loss, t->options->micro_batches, t->options->exact);
 }
 
 // As rn_graph_global_norm; with guards the squares are outputs, so that a gradient that is not

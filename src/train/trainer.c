@@ -164,6 +164,7 @@ static rn_status look_ahead(const rn_trainer *t, const rn_recipe *recipe, uint64
         tensors += 1 + t->optimizer->states(info, states);
     }
     *out_beside = rn_train_tables_bytes(graph, tensors);
+    if (t->lora) *out_beside += t->lora->norm_count * sizeof(float);
     rn_graph_destroy(graph);
     return RN_OK;
 }
@@ -183,6 +184,10 @@ rn_status rn_trainer_plan_phases(rn_trainer *t, rn_recipe *steps, rn_recipe *eva
     }
     RN_TRY(look_ahead(t, steps, &most, &beside));
     bool own_memory = o->device && rn_device_has_own_memory(o->device); // saves use the host's
+    if (!own_memory &&
+        (plan.host_states == RN_MOVE_ALWAYS || plan.host_activations == RN_MOVE_ALWAYS))
+        return rn_fail(RN_INVALID, "this device computes in the host's memory: nothing can be put "
+                                   "there from it");
     if (!own_memory)
         plan.reserved_bytes +=
             (plan.with_reserve ? beside : 0) + (t->full ? 0 : most * sizeof(float)); // zeros
@@ -249,13 +254,16 @@ static rn_status open_session(rn_trainer *t) {
     for (uint32_t i = 0; i < RN_PROGRAM_PHASES; i++)
         weights[i] = (rn_weight_source){.self = t, .find = find_first, .checkpoint = files};
     bool drawn = draws(t);
+    if (t->lora) RN_TRY(rn_lora_measure(t->lora));
     if (drawn) RN_TRY(rn_alloc_zeroed(RN_HOST_STAGING, (size_t)t->most, sizeof(float), &t->zeros));
     rn_status s = rn_program_open(t->program, weights, &options, &t->run);
     rn_free(RN_HOST_STAGING, t->zeros, (size_t)t->most * sizeof(float));
     t->zeros = NULL;
     RN_TRY(s);
     t->session = rn_program_session(t->run, RN_TRAINER_STEP);
-    return drawn ? draw_all(t) : RN_OK;
+    if (drawn) s = draw_all(t);
+    if (t->lora) rn_lora_forget(t->lora);
+    return s;
 }
 
 // The steps of runtime/recover.h: a smaller plan has more micro-batches, and weights of the same

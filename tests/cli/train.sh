@@ -127,6 +127,24 @@ says out 'phase step' 'save ' 'phase evaluate'
 expect 0 "$ration" train config.toml -q --threads 1
 [ -s filed/adapter_model.safetensors ] || fail 'no adapter'
 
+# Moves that are asked for are taken, and do not change what is learned but by rounding.
+expect 0 "$ration" train "${flags[@]}" --out moved -q -j --micro-batches 2 --recompute all --resident-blocks 1
+phases_agree "
+step = next(p for p in j['phases'] if p['name'] == 'step')
+assert step['plan']['gradients'] > 0, step"
+expect 0 "$ration" train "${flags[@]}" --out moved.sim -q -j --device 'sim:memory=64MiB' --host-states all --host-activations all \
+    --micro-batches 2 --recompute all
+phases_agree
+python3 - << 'PYTHON' || fail 'the losses differ'
+import json
+a, b, c = ([json.loads(l)["loss"] for l in open(n + "/log.jsonl")] for n in ("through", "moved", "moved.sim"))
+assert all(abs(x - y) <= 1e-5 * x and abs(x - z) <= 1e-5 * x for x, y, z in zip(a, b, c)), (a, b, c)
+PYTHON
+expect 2 "$ration" train "${flags[@]}" --out x0 --micro-batches 3
+says err 'cannot be cut into 3 micro-batches'
+expect 2 "$ration" train "${flags[@]}" --out x0 --host-states all
+says err "computes in the host's memory"
+
 # Within a small budget; below the smallest.
 expect 4 "$ration" train "${flags[@]}" --out small --budget +1MiB -q
 says err 'smallest' 'it takes' 'micro-batch'

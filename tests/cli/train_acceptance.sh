@@ -122,6 +122,18 @@ import json
 a, b = ([json.loads(l)["loss"] for l in open(f"{n}/log.jsonl")] for n in ("whole", "cut"))
 assert len(a) == len(b) == 20 and all(abs(x - y) <= 1e-6 * abs(x) for x, y in zip(a, b)), (a, b)
 PYTHON
+    # Exact: the same bits, however the batch is cut, at the smallest budget, too.
+    for cut in 1 2 4; do
+        train 0 --out "exact$cut" "${slow[@]}" --exact --micro-batches $cut
+        cmp exact1/checkpoint-20.safetensors "exact$cut/checkpoint-20.safetensors" || fail "$cut micro-batches have other bits"
+    done
+    expect 4 "$ration" train "${flags[@]}" --out tight "${slow[@]}" --exact --budget +1MiB
+    budget=$(sed -n 's/.*smallest budget that works[^(]*(\([0-9]*\) bytes).*/\1/p' err | head -1)
+    train 0 --out tight "${slow[@]}" --exact --budget "+$budget" -j
+    check_json "$ran_as_planned"
+    cmp exact1/checkpoint-20.safetensors tight/checkpoint-20.safetensors || fail 'the smallest budget has other bits'
+    train 2 --out none "${slow[@]}" --micro-batches 3
+    says err '3 micro-batches'
 }
 
 12_every_addition_learns() {

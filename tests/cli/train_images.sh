@@ -101,6 +101,6 @@ expect 3 "$ration" train start --objective autoencoder --data nowhere --size 32 
 mkdir empty
 expect 3 "$ration" train start --objective autoencoder --data empty --size 32 --out wrong
 says err 'no PNG or JPEG'
-mkdir part && cp -r start/vae part/
+mkdir part && cp -r vae/model/model_index.json vae/model/vae part/
 expect 3 "$ration" train part --objective diffusion "${common[@]}" --out wrong
 says err 'unet/config.json'

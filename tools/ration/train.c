@@ -165,13 +165,30 @@ static rn_status read_patterns(training *t) {
     return RN_OK;
 }
 
+static rn_move read_move(const training *t, const char *option) {
+    const char *which = train_text(t, option);
+    return strcmp(which, "all") == 0    ? RN_MOVE_ALWAYS
+           : strcmp(which, "none") == 0 ? RN_MOVE_NEVER
+                                        : RN_MOVE_AS_NEEDED;
+}
+
+// Moves that are asked for, whatever the budget.
+static rn_status read_moves(training *t, rn_plan_options *plan) {
+    plan->micro_batches = (uint32_t)train_count(t, "micro-batches");
+    plan->recompute = read_move(t, "recompute");
+    plan->host_states = read_move(t, "host-states");
+    plan->host_activations = read_move(t, "host-activations");
+    return read_constraints(t->in, &t->constraints, plan);
+}
+
 // Without an evaluation where nothing is set apart.
-static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_options *lora) {
+static rn_status read_options(training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
     bool validates = rn_train_data_get_info(t->data)->validation_samples > 0;
     *lora = (rn_lora_options){.rank = (uint32_t)train_count(t, "rank"),
                               .alpha = (float)train_number(t, "alpha"),
                               .by_root = train_bool(t, "rslora"),
+                              .dora = train_bool(t, "dora"),
                               .patterns = t->patterns,
                               .pattern_count = t->pattern_count,
                               .init = train_text(t, "adapter-init")};
@@ -192,6 +209,7 @@ static rn_status read_options(const training *t, rn_trainer_options *o, rn_lora_
     if (strcmp(train_text(t, "accumulate"), "bf16") == 0) o->gradients = RN_DTYPE_BF16;
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
+    RN_TRY(read_moves(t, &o->plan));
     return rn_plan_options_for(t->device, &t->budget.device, &o->plan);
 }
 
@@ -456,6 +474,10 @@ static void name_run(const training *t) {
         size_t end = strlen(text);
         snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "adapter-init"));
     }
+    if (train_bool(t, "dora")) {
+        size_t end = strlen(text);
+        snprintf(text + end, sizeof text - end, ";dora=1");
+    }
     if (strcmp(train_text(t, "accumulate"), "f32") != 0) {
         size_t end = strlen(text);
         snprintf(text + end, sizeof text - end, ";accumulate=%s", train_text(t, "accumulate"));
@@ -506,6 +528,9 @@ static void print_end(training *t) {
     if (!train_bool(t, "quiet")) print_facts(t);
     if (!train_bool(t, "quiet") && is_method(t, "full"))
         fprintf(stderr, "model in %s/model\n", t->out);
+    else if (!train_bool(t, "quiet") && train_bool(t, "dora"))
+        fprintf(stderr, "adapter in %s: ration convert %s OUT --lora %s\n", t->out,
+                t->base[0] ? t->base : "MODEL", t->out);
     else if (!train_bool(t, "quiet"))
         fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, t->base[0] ? " " : "",
                 t->base, t->out);
@@ -532,6 +557,8 @@ static rn_status check_method(const training *t) {
         return rn_hint(rn_fail(RN_UNSUPPORTED, "--method full: the built-in model has no files to "
                                                "write it like"),
                        "name a folder of safetensors, or a GGUF file");
+    if (is_method(t, "full") && train_bool(t, "dora"))
+        return rn_fail(RN_INVALID, "--dora is for adapters: --method full trains the weights");
     if (!train_bool(t, "merge")) return RN_OK;
     if (is_method(t, "full"))
         return rn_fail(RN_INVALID,
@@ -554,7 +581,8 @@ static rn_status open_model(training *t) {
     RN_TRY(check_method(t));
     if (is_method(t, "qlora")) {
         if (!t->out[0]) return refuse_out();
-        RN_TRY(make_quantised_base(t, model_of(t), t->base));
+        quantised_base base = {.in = t->in, .model = model_of(t), .out = t->out, .part = ""};
+        RN_TRY(make_quantised_base(&base, t->base));
     } else if (model_of(t)) {
         snprintf(t->base, sizeof t->base, "%s", model_of(t));
     }

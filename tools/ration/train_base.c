@@ -1,10 +1,11 @@
-// train_base.c — the frozen base of QLoRA: a folder of safetensors, quantised to nf4 once.
+// train_base.c — the frozen base of QLoRA: a folder of safetensors, or an image model's file,
+// quantised once to nf4 or int8.
 //
 //     OUT/base-nf4/model.safetensors    every matrix of the layers in nf4, the rest as it was
 //     OUT/base-nf4/source.txt           what it was made of; written last
 //
-// A training that finds the same source there uses it again. Scales are f32, one for 64 weights
-// (4.5 bits a weight): they are not quantised a second time.
+// A training that finds the same source there uses it again. nf4's scales are f32, one for 64
+// weights (4.5 bits a weight): they are not quantised a second time. int8 has one a row.
 #include "training.h"
 
 #include <dirent.h>
@@ -31,25 +32,33 @@ static rn_status fail_at(const char *what, const char *path) {
     return rn_error_locate(rn_fail(RN_IO, "%s: %s", what, strerror(errno)), path, RN_NO_OFFSET);
 }
 
+typedef struct file_sums {
+    uint64_t files, bytes, times;
+} file_sums;
+
+static void add_source(file_sums *s, const char *path) {
+    struct stat file;
+    if (stat(path, &file) != 0) return;
+    s->files++;
+    s->bytes += (uint64_t)file.st_size;
+    s->times += (uint64_t)file.st_mtim.tv_sec * 1000000007u + (uint64_t)file.st_mtim.tv_nsec;
+}
+
 // Names, sizes and times of the weights' files, in no certain order: summed.
-static rn_status describe(const char *model, char out[SOURCE_BYTES]) {
-    DIR *folder = opendir(model);
-    uint64_t files = 0, bytes = 0, times = 0;
+static rn_status describe(const quantised_base *base, const char *dtype, char out[SOURCE_BYTES]) {
+    file_sums s = {0};
     char path[TRAIN_PATH_BYTES];
-    if (!folder) return fail_at("cannot read the folder", model);
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        struct stat file;
-        if (!ends_in(entry->d_name, ".safetensors")) continue;
-        if (join(model, entry->d_name, path) != RN_OK || stat(path, &file) != 0) continue;
-        files++;
-        bytes += (uint64_t)file.st_size;
-        times += (uint64_t)file.st_mtim.tv_sec * 1000000007u + (uint64_t)file.st_mtim.tv_nsec;
-    }
-    closedir(folder);
-    snprintf(out, SOURCE_BYTES, "nf4 of %s: %llu files, %llu bytes, %llu\n", model,
-             (unsigned long long)files, (unsigned long long)bytes, (unsigned long long)times);
-    if (files) return RN_OK;
-    return rn_hint(rn_fail(RN_UNSUPPORTED, "'%s' has no safetensors to quantise", model),
+    DIR *folder = opendir(base->model);
+    if (!folder && ends_in(base->model, ".safetensors")) add_source(&s, base->model);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (ends_in(entry->d_name, ".safetensors") &&
+            join(base->model, entry->d_name, path) == RN_OK)
+            add_source(&s, path);
+    if (folder) closedir(folder);
+    snprintf(out, SOURCE_BYTES, "%s of %s: %llu files, %llu bytes, %llu\n", dtype, base->model,
+             (unsigned long long)s.files, (unsigned long long)s.bytes, (unsigned long long)s.times);
+    if (s.files) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "'%s' has no safetensors to quantise", base->model),
                    "a GGUF file is trained over as it is: --method lora");
 }
 
@@ -102,41 +111,57 @@ static rn_status write_marker(const char *path, const char *source) {
     return good ? RN_OK : fail_at("cannot write", path);
 }
 
-static rn_status quantise(const training *t, const char *model, const char *folder) {
+static rn_status quantise(const quantised_base *base, rn_dtype to, const char *folder) {
     char path[TRAIN_PATH_BYTES];
-    uint64_t half = t->in->budget.total_bytes / 2;
-    rn_convert_options options = {.to = RN_DTYPE_NF4,
+    uint64_t half = base->in->budget.total_bytes / 2;
+    rn_convert_options options = {.to = to,
+                                  .exclude = base->exclude,
+                                  .exclude_count = base->exclude_count,
+                                  .no_default_excludes = base->exclude != NULL,
                                   .budget_bytes = half < 256 << 20 ? half : 256 << 20,
-                                  .thread_count = train_count(t, "threads"),
+                                  .thread_count = rn_settings_count(base->in->settings, "threads"),
                                   .cancel = &interrupted};
     rn_convert_result result = {0};
     RN_TRY(join(folder, "model.safetensors", path));
     rn_ledger_reset_peaks();
     uint64_t before = rn_ledger_total(RN_DEVICE_HOST).now_bytes;
-    RN_TRY(rn_convert(model, path, &options, &result));
-    if (!train_bool(t, "quiet"))
+    RN_TRY(rn_convert(base->model, path, &options, &result));
+    if (!rn_settings_bool(base->in->settings, "quiet"))
         fprintf(stderr,
-                "quantise: %zu matrices to nf4 in %.1f s, buffers %s, at most %s on the ledger; "
+                "quantise: %zu matrices to %s in %.1f s, buffers %s, at most %s on the ledger; "
                 "kept in %s\n",
-                result.converted_count, result.seconds, rn_size_format(result.buffer_bytes).text,
+                result.converted_count, rn_dtype_get(to)->name, result.seconds,
+                rn_size_format(result.buffer_bytes).text,
                 rn_size_format(rn_ledger_total(RN_DEVICE_HOST).peak_bytes - before).text, folder);
-    return copy_companions(model, folder);
+    return ends_in(base->model, ".safetensors") ? RN_OK : copy_companions(base->model, folder);
 }
 
-rn_status make_quantised_base(const training *t, const char *model, char out[TRAIN_PATH_BYTES]) {
-    char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES];
-    struct stat folder;
-    if (!model || stat(model, &folder) != 0 || !S_ISDIR(folder.st_mode))
+static rn_status make_folders(const quantised_base *base, const char *folder) {
+    const char *const both[] = {base->out, folder};
+    for (int i = 0; i < 2; i++)
+        if (mkdir(both[i], 0777) != 0 && errno != EEXIST)
+            return fail_at("cannot make the folder", both[i]);
+    return RN_OK;
+}
+
+rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]) {
+    char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES], name[64], folder[TRAIN_PATH_BYTES];
+    const char *dtype = rn_settings_text(base->in->settings, "base-dtype");
+    rn_dtype to = strcmp(dtype, "int8") == 0 ? RN_DTYPE_INT8 : RN_DTYPE_NF4;
+    if (!base->model)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "--method qlora quantises a folder of safetensors"),
                        "a GGUF file is trained over as it is: --method lora");
-    RN_TRY(describe(model, source));
-    RN_TRY(join(t->out, "base-nf4", out));
-    RN_TRY(join(out, "source.txt", marker));
-    if (is_there(marker, source)) return RN_OK;
-    for (const char *make = t->out; make; make = make == out ? NULL : out)
-        if (mkdir(make, 0777) != 0 && errno != EEXIST)
-            return fail_at("cannot make the folder", make);
-    unlink(marker);
-    RN_TRY(quantise(t, model, out));
-    return write_marker(marker, source);
+    RN_TRY(describe(base, dtype, source));
+    snprintf(name, sizeof name, "base-%s%s%s", dtype, base->part[0] ? "-" : "", base->part);
+    RN_TRY(join(base->out, name, folder));
+    RN_TRY(join(folder, "source.txt", marker));
+    if (!is_there(marker, source)) {
+        RN_TRY(make_folders(base, folder));
+        unlink(marker);
+        RN_TRY(quantise(base, to, folder));
+        RN_TRY(write_marker(marker, source));
+    }
+    if (ends_in(base->model, ".safetensors")) return join(folder, "model.safetensors", out_path);
+    snprintf(out_path, TRAIN_PATH_BYTES, "%s", folder);
+    return RN_OK;
 }

@@ -8,6 +8,7 @@
 #include <ration/train_images.h>
 #include <ration/train_log.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ typedef struct image_training {
     rn_train_log *log;
     rn_lora_options lora;
     char out[PATH_BYTES], checkpoint[PATH_BYTES];
+    char denoiser[TRAIN_PATH_BYTES], single[TRAIN_PATH_BYTES]; // quantised; or ""
     uint64_t steps, warmup;
     uint32_t batch;
     float loss;
@@ -112,29 +114,94 @@ static void show_cache(void *self, const char *phase, uint64_t done, uint64_t co
         fprintf(stderr, "%s: %llu done\n", phase, (unsigned long long)done);
 }
 
+static bool has_file(const char *folder, const char *part, const char *ending) {
+    char path[PATH_BYTES];
+    bool found = false;
+    snprintf(path, sizeof path, "%.4000s/%s", folder, part);
+    DIR *list = opendir(path);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        size_t a = strlen(entry->d_name), b = strlen(ending);
+        found = found || (a >= b && strcmp(entry->d_name + a - b, ending) == 0);
+    }
+    if (list) closedir(list);
+    return found;
+}
+
 // An autoencoder, and a denoiser without weights, is trained itself.
 static bool is_full(const image_training *t) {
-    char path[PATH_BYTES];
-    bool begins = true;
-    static const char *const names[] = {"", ".index.json"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%.3900s/unet/diffusion_pytorch_model.safetensors%s", t->model,
-                 names[i]);
-        begins = begins && access(path, F_OK) != 0;
-    }
+    bool begins = has_file(t->model, "", "model_index.json") &&
+                  !has_file(t->model, "unet", ".safetensors") &&
+                  !has_file(t->model, "transformer", ".safetensors");
     return begins || strcmp(text_of(t, "objective"), "autoencoder") == 0 ||
            strcmp(text_of(t, "method"), "full") == 0;
+}
+
+// Of the denoiser matrices alone: no embeddings of times, nothing of the autoencoder or the text
+// encoders that a single file has beside it; and no kernels, which a UNet has under these names.
+static const char *const kept[] = {"*embed*",       "*emb_*",       "*_emb*",
+                                   "*norm_out*",    "proj_out.*",   "first_stage_*",
+                                   "cond_*",        "conditioner*", "*_in.*",
+                                   "*final_layer*", "*conv*",       "*.proj_in.*",
+                                   "*in_layers*",   "*out_layers*", "*skip_connection*",
+                                   "*.op.*",        "*.out.2.*",    "*input_blocks.0.0.*",
+                                   "*.proj_out.*"};
+enum { KEPT = sizeof kept / sizeof *kept };
+
+// The denoiser's folder, or the file, quantised within --out.
+static rn_status quantise_base(image_training *t) {
+    static const char *const parts[] = {"unet", "transformer"};
+    quantised_base base = {.in = t->in,
+                           .model = t->model,
+                           .out = t->out,
+                           .part = "",
+                           .exclude = kept,
+                           .exclude_count = KEPT};
+    char path[PATH_BYTES];
+    if (strcmp(text_of(t, "method"), "qlora") != 0 || is_full(t)) return RN_OK;
+    for (int i = 0; i < 2; i++)
+        if (has_file(t->model, parts[i], ".safetensors")) {
+            snprintf(path, sizeof path, "%.4000s/%s", t->model, parts[i]);
+            base.model = path;
+            base.part = parts[i];
+            base.exclude_count = KEPT - (uint32_t)i; // the last one is a matrix of Flux's
+            return make_quantised_base(&base, t->denoiser);
+        }
+    if (has_file(t->model, "", ".json")) // a folder: what is missing is said when it is opened
+        return RN_OK;
+    return make_quantised_base(&base, t->single);
+}
+
+// NULL: nobody has set it.
+static const char *path_of(const image_training *t, const char *name) {
+    const char *text = text_of(t, name);
+    return text[0] ? text : NULL;
+}
+
+static rn_dtype compute_dtype(const image_training *t) {
+    const char *name = text_of(t, "compute");
+    bool gpu = strncmp(rn_device_target(t->device), "cuda", 4) == 0;
+    if (strcmp(name, "bf16") == 0) return RN_DTYPE_BF16;
+    if (strcmp(name, "f16") == 0) return RN_DTYPE_F16; // which the trainer refuses
+    return strcmp(name, "auto") == 0 && gpu ? RN_DTYPE_BF16 : RN_DTYPE_F32;
+}
+
+static void read_parts(const image_training *t, rn_image_train_options *o) {
+    o->vae = path_of(t, "vae");
+    o->text_encoder = path_of(t, "text-encoder");
+    o->text_encoder_2 = path_of(t, "text-encoder-2");
+    o->tokenizer = path_of(t, "tokenizer");
+    o->tokenizer_2 = path_of(t, "tokenizer-2");
+    if (t->denoiser[0]) o->denoiser = t->denoiser;
 }
 
 static rn_status read_options(image_training *t, rn_image_train_options *o) {
     const char *const *targets = NULL;
     t->lora = (rn_lora_options){.rank = (uint32_t)count_of(t, "rank"),
                                 .alpha = (float)number_of(t, "alpha"),
-                                .by_root = is_set(t, "rslora")};
+                                .by_root = is_set(t, "rslora"),
+                                .dora = is_set(t, "dora")};
     t->lora.target_count = rn_settings_list(t->in->settings, "target", &targets);
     t->lora.targets = targets;
-    if (strcmp(text_of(t, "method"), "qlora") == 0)
-        return rn_fail(RN_UNSUPPORTED, "additions to quantised image networks are not built");
     *o = (rn_image_train_options){.objective = text_of(t, "objective"),
                                   .trainer = {.batch = t->batch,
                                               .optimizer = text_of(t, "optimizer"),
@@ -142,12 +209,14 @@ static rn_status read_options(image_training *t, rn_image_train_options *o) {
                                               .max_norm = (float)number_of(t, "clip"),
                                               .seed = count_of(t, "seed"),
                                               .undecayed = "*norm*,*.bias",
+                                              .activations = compute_dtype(t),
                                               .device = t->device},
                                   .lora = is_full(t) ? NULL : &t->lora,
                                   .min_snr = number_of(t, "min-snr"),
                                   .offset_noise = number_of(t, "offset-noise"),
                                   .caption_dropout = number_of(t, "caption-dropout"),
                                   .average = number_of(t, "ema"),
+                                  .guidance = number_of(t, "train-guidance"),
                                   .kl = number_of(t, "kl"),
                                   .cache = t->out,
                                   .cancel = &interrupt_flag,
@@ -155,9 +224,10 @@ static rn_status read_options(image_training *t, rn_image_train_options *o) {
                                   .progress = show_cache};
     bool validates = rn_pictures_get_info(t->pictures)->validation_count > 0;
     o->trainer.evaluate_every = validates ? count_of(t, "evaluate-every") : 0;
-    if (strcmp(text_of(t, "compute"), "bf16") == 0) o->trainer.activations = RN_DTYPE_BF16;
+    read_parts(t, o);
     use_budget(&t->budget, &o->trainer.plan);
     o->trainer.plan.exact = is_set(t, "exact");
+    o->trainer.plan.micro_batches = (uint32_t)count_of(t, "micro-batches");
     return rn_plan_options_for(t->device, &t->budget.device, &o->trainer.plan);
 }
 
@@ -172,9 +242,9 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
     (void)rn_rates_apply(t->device);
     RN_TRY(read_budget(t->in, t->device, beside, &t->budget));
     RN_TRY(read_options(t, &o));
-    if (t->plans_only)
-        return rn_image_train_plan(t->model, t->pictures, &o, &t->cache, &t->program);
-    return rn_image_trainer_create(t->model, t->pictures, &o, &t->trainer);
+    const char *model = t->single[0] ? t->single : t->model;
+    if (t->plans_only) return rn_image_train_plan(model, t->pictures, &o, &t->cache, &t->program);
+    return rn_image_trainer_create(model, t->pictures, &o, &t->trainer);
 }
 
 static void leave_device(void *self) {
@@ -347,7 +417,7 @@ static rn_status open_all(image_training *t) {
     snprintf(t->checkpoint, sizeof t->checkpoint, "%.4000s/checkpoint.safetensors", t->out);
     if (!t->model[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no image model that is built in"),
-                       "name a folder as diffusers writes it");
+                       "name a folder as diffusers writes it, or a single file");
     if (!t->out[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no place for what is learned"),
                        "name a folder: --out DIR");
@@ -355,7 +425,7 @@ static rn_status open_all(image_training *t) {
         return rn_fail(RN_INVALID, "batches of %u pictures are not possible", t->batch);
     RN_TRY(open_pictures(t));
     count_steps(t);
-    return RN_OK;
+    return quantise_base(t);
 }
 
 static rn_status begin(image_training *t) {

@@ -3,6 +3,7 @@
 #define RATION_TOOL_TRAINING_H
 
 #include "command.h"
+#include "run.h"
 
 #include <stdio.h>
 
@@ -38,6 +39,7 @@ typedef struct training {
     rn_lora_pattern patterns[TRAIN_MOST_PATTERNS]; // (pattern_count)
     char pattern_names[TRAIN_MOST_PATTERNS][TRAIN_NAME_BYTES];
     size_t pattern_count;
+    constraint_texts constraints;
     uint32_t batch, tokens;
     uint64_t steps, warmup;
     int32_t *rows;    // (3, batch, tokens): tokens, targets, documents
@@ -94,8 +96,18 @@ rn_status plan_image_training(const invocation *in);
 
 // ---- the base of QLoRA (train_base.c) -----------------------------------------------------------
 
-// Quantises the model's folder to nf4 within --out, unless that is done; `out` is the folder.
-rn_status make_quantised_base(const training *t, const char *model, char out[TRAIN_PATH_BYTES]);
+// What is quantised, and how.
+typedef struct quantised_base {
+    const invocation *in;
+    const char *model;          // a folder of safetensors, or one file
+    const char *out;            // --out
+    const char *part;           // of an image model, for the folder's name: "unet"; or ""
+    const char *const *exclude; // names that keep their type; NULL: embeddings and norms
+    size_t exclude_count;
+} quantised_base;
+// Quantises the model to --base-dtype within --out, unless that is done. `out_path` is its folder,
+// or, of one file, the new file.
+rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]);
 
 // ---- checkpoints (train_save.c) -----------------------------------------------------------------
 

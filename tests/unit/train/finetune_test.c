@@ -10,6 +10,7 @@
 
 #define TEXT   "tests/golden/text/"
 #define GOLDEN "tests/golden/lora_golden.safetensors"
+#define DORA   "tests/golden/dora_golden.safetensors"
 
 enum { BATCH = 2, TOKENS = 12, ROWS = BATCH * TOKENS, VOCAB = 128 };
 
@@ -88,8 +89,7 @@ static void assert_gradient(const rn_checkpoint *golden, const rn_checkpoint *af
 }
 
 // One step of SGD at a large rate: what it changes is the gradient.
-static void gradients_are_those_of_peft(void **state) {
-    (void)state;
+static void expect_gradients(const char *model_path, const char *golden_path, bool dora) {
     const double rate = 4096;
     rn_checkpoint *golden, *after;
     rn_trainer *trainer;
@@ -97,13 +97,14 @@ static void gradients_are_those_of_peft(void **state) {
     float loss = 0, must = 0;
     rn_trainer_options options = small();
     rn_lora_options lora = golden_lora();
-    rn_model *model = open_model(TEXT "llama3", NULL);
-    assert_ok(rn_checkpoint_open(GOLDEN, &golden));
+    lora.dora = dora;
+    rn_model *model = open_model(model_path, NULL);
+    assert_ok(rn_checkpoint_open(golden_path, &golden));
     load_batch(golden, &p);
     load(golden, "loss", &must, sizeof must);
     rn_batch batch = batch_of(&p);
     assert_ok(rn_trainer_finetune(model, &options, &lora, &trainer));
-    assert_ok(rn_trainer_resume(trainer, GOLDEN));
+    assert_ok(rn_trainer_resume(trainer, golden_path));
     assert_ok(rn_trainer_step_packed(trainer, &batch, rate, &loss));
     assert_true(fabsf(loss - must) < 1e-5f * must);
     assert_ok(rn_trainer_save(trainer, test_own_path("after.safetensors")));
@@ -115,8 +116,54 @@ static void gradients_are_those_of_peft(void **state) {
         assert_gradient(golden, after, t, rate);
         gradients++;
     }
-    assert_int_equal(gradients, 2 * 2 * 4); // layers, factors, targets
+    assert_int_equal(gradients, 2 * (dora ? 3 : 2) * 4); // layers, factors, targets
     rn_checkpoint_close(after);
+    rn_checkpoint_close(golden);
+    rn_trainer_destroy(trainer);
+    rn_model_close(model);
+}
+
+static void gradients_are_those_of_peft(void **state) {
+    (void)state;
+    expect_gradients(TEXT "llama3", GOLDEN, false);
+}
+
+// ---- DoRA ---------------------------------------------------------------------------------------
+
+// Of a model whose projections have biases, which magnitudes leave alone.
+static void gradients_of_dora_are_those_of_peft(void **state) {
+    (void)state;
+    expect_gradients(TEXT "qwen2", DORA, true);
+}
+
+static void first_magnitudes_are_the_norms_of_rows(void **state) {
+    (void)state;
+    rn_checkpoint *golden, *saved;
+    rn_trainer *trainer;
+    rn_trainer_options options = small();
+    rn_lora_options lora = golden_lora();
+    size_t compared = 0;
+    lora.dora = true;
+    rn_model *model = open_model(TEXT "qwen2", NULL);
+    assert_ok(rn_trainer_finetune(model, &options, &lora, &trainer));
+    assert_ok(rn_trainer_save(trainer, test_own_path("first.safetensors")));
+    assert_ok(rn_checkpoint_open(DORA, &golden));
+    assert_ok(rn_checkpoint_open(test_own_path("first.safetensors"), &saved));
+    for (size_t i = 0; i < rn_checkpoint_count(golden); i++) {
+        const rn_tensor_info *t = rn_checkpoint_tensor(golden, i);
+        float must[128], is[128];
+        char name[128];
+        if (strncmp(t->name.data, "first.", 6) != 0) continue;
+        snprintf(name, sizeof name, "%.*s", RN_STR_ARG(t->name));
+        assert_true(t->bytes <= sizeof must);
+        load(golden, name, must, t->bytes);
+        load(saved, name + 6, is, t->bytes);
+        for (uint64_t k = 0; k < t->elements; k++)
+            assert_true(fabsf(is[k] - must[k]) <= 1e-6f * must[k]);
+        compared++;
+    }
+    assert_int_equal(compared, 2 * 4);
+    rn_checkpoint_close(saved);
     rn_checkpoint_close(golden);
     rn_trainer_destroy(trainer);
     rn_model_close(model);
@@ -247,6 +294,47 @@ static void patterns_are_kept_and_merged(void **state) {
     rn_model_close(model);
 }
 
+// Over plain, GGUF's and quantised weights; the matrices with it are what was trained. llama.cpp's
+// adapters have no magnitudes, and what generates wants it merged.
+static void dora_is_written_read_and_merged(void **state) {
+    (void)state;
+    rn_convert_options to_nf4 = {.to = RN_DTYPE_NF4};
+    rn_convert_result result;
+    char nf4[512], peft[512], merged[512]; // the paths of tests are few
+    snprintf(nf4, sizeof nf4, "%s", test_own_path("nf4"));
+    snprintf(peft, sizeof peft, "%s", test_own_path("peft"));
+    assert_ok(rn_convert(TEXT "llama3", nf4, &to_nf4, &result));
+    const char *const models[] = {TEXT "llama3", TEXT "llama3/model.gguf", TEXT "qwen2", nf4};
+    for (int i = 0; i < 4; i++) {
+        rn_trainer_options options = small();
+        rn_lora_options lora = golden_lora();
+        rn_adapter adapter = {.path = peft, .scale = 1};
+        rn_trainer *trainer;
+        rn_recipe recipe;
+        lora.dora = true;
+        options.optimizer = "adamw";
+        rn_model *model = open_model(models[i], NULL);
+        assert_ok(rn_trainer_finetune(model, &options, &lora, &trainer));
+        float loss = learn(trainer, 10);
+        assert_ok(rn_trainer_export_adapter(trainer, "base", adapter.path));
+        assert_fails(RN_UNSUPPORTED,
+                     rn_trainer_export_adapter(trainer, NULL, test_own_path("lora.gguf")));
+        rn_trainer_destroy(trainer);
+        rn_model_close(model);
+        expect_loss(models[i], adapter.path, loss);
+        if (i == 1) expect_loss(models[0], adapter.path, loss);
+        model = open_model(models[i], &adapter);
+        assert_fails(RN_UNSUPPORTED, rn_model_make_recipe(model, NULL, &recipe));
+        assert_non_null(strstr(rn_last_error()->hint, "ration convert"));
+        assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, &lora, &trainer));
+        snprintf(merged, sizeof merged, "%s%d%s", test_own_path("merged"), i,
+                 i == 1 ? ".gguf" : "");
+        if (i < 3) assert_ok(rn_model_merge(model, merged));
+        rn_model_close(model);
+        if (i < 3) expect_loss(merged, NULL, loss);
+    }
+}
+
 static void a_resumed_training_ends_with_the_same_bytes(void **state) {
     (void)state;
     rn_trainer_options options = small();
@@ -271,25 +359,30 @@ static void a_resumed_training_ends_with_the_same_bytes(void **state) {
 // ---- budgets ------------------------------------------------------------------------------------
 
 // The same losses from plenty down to the smallest budget that works, frozen weights streamed.
-static void budgets_change_nothing(void **state) {
-    (void)state;
+static void expect_one_loss(const rn_lora_options *lora) {
     rn_model *model = open_model(TEXT "llama3", NULL);
     rn_trainer_options options = small();
     rn_trainer *trainer;
     options.plan.exact = true;
-    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, lora, &trainer));
     const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(trainer));
     uint64_t roomy = s->planned_bytes;
     float must = learn(trainer, 2);
     rn_trainer_destroy(trainer);
     options.plan.budget_bytes = 1;
-    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, lora, &trainer));
     options.plan.budget_bytes = rn_last_refusal()->smallest_budget_bytes;
     assert_true(options.plan.budget_bytes < roomy);
-    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    assert_ok(rn_trainer_finetune(model, &options, lora, &trainer));
     assert_true(learn(trainer, 2) == must);
     rn_trainer_destroy(trainer);
     rn_model_close(model);
+}
+
+static void budgets_change_nothing(void **state) {
+    (void)state;
+    expect_one_loss(&all_linears);
+    expect_one_loss(&(rn_lora_options){.rank = 4, .dora = true});
 }
 
 // The document's FluxTrainingConfig: gradient_checkpointing and cpu_offload_optimizer are moves
@@ -325,6 +418,54 @@ static void the_settings_of_a_training_are_moves_and_types(void **state) {
     rn_model_close(model);
 }
 
+// Each move can be asked for without a budget, and forbidden; none changes the loss but by
+// rounding.
+static void moves_can_be_forced(void **state) {
+    (void)state;
+    rn_model *model = open_model(TEXT "llama3", NULL);
+    rn_trainer_options options = small();
+    rn_trainer *trainer;
+    assert_ok(rn_device_open("sim:memory=64MiB", 1, &options.device));
+    options.optimizer = "adamw";
+    float losses[2];
+    for (int forced = 0; forced < 2; forced++) {
+        if (forced) {
+            options.plan.micro_batches = BATCH;
+            options.plan.recompute = options.plan.host_states = RN_MOVE_ALWAYS;
+            options.plan.host_activations = RN_MOVE_ALWAYS;
+        }
+        assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
+        const rn_plan_summary *plan = rn_plan_get_summary(rn_trainer_plan(trainer));
+        assert_int_equal(plan->micro_batches, forced ? BATCH : 1);
+        assert_true((plan->recomputed_blocks > 0) == forced);
+        assert_true((plan->host_state_bytes > 0) == forced);
+        losses[forced] = learn(trainer, 4);
+        rn_trainer_destroy(trainer);
+    }
+    assert_true(fabsf(losses[0] - losses[1]) <= 1e-5f * losses[0]);
+    options.plan.micro_batches = BATCH + 1;
+    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    options.plan.micro_batches = 1; // exact sums are of single samples, whatever was asked for
+    options.plan.exact = true;
+    assert_ok(rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    assert_int_equal(rn_plan_get_summary(rn_trainer_plan(trainer))->micro_batches, BATCH);
+    rn_trainer_destroy(trainer);
+    // Forbidden, a budget that would need them is too small.
+    options.plan = (rn_plan_options){.budget_bytes = 1};
+    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    uint64_t least = rn_last_refusal()->smallest_budget_bytes;
+    options.plan.micro_batches = 1;
+    options.plan.recompute = options.plan.host_states = options.plan.host_activations =
+        RN_MOVE_NEVER;
+    assert_fails(RN_OVER_BUDGET, rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    assert_true(rn_last_refusal()->smallest_budget_bytes > least);
+    rn_device_destroy(options.device);
+    options = small();
+    options.plan.host_states = RN_MOVE_ALWAYS;
+    assert_fails(RN_INVALID, rn_trainer_finetune(model, &options, &all_linears, &trainer));
+    rn_model_close(model);
+}
+
 static void misfits_are_named(void **state) {
     (void)state;
     static const char *const nobody[] = {"q_proj", "query"};
@@ -341,6 +482,11 @@ static void misfits_are_named(void **state) {
     lora = (rn_lora_options){.init = "pissa_niter_4"};
     assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, &lora, &trainer));
     assert_non_null(strstr(rn_last_error()->message, "'pissa_niter_4'"));
+    rn_model *other = open_model(TEXT "gpt2", NULL);
+    assert_fails(RN_UNSUPPORTED,
+                 rn_trainer_finetune(other, &options, &(rn_lora_options){.dora = true}, &trainer));
+    assert_non_null(strstr(rn_last_error()->message, "the other way round"));
+    rn_model_close(other);
     lora.init = "loftq";
     assert_fails(RN_UNSUPPORTED, rn_trainer_finetune(model, &options, &lora, &trainer));
     options.layers = 2;
@@ -355,12 +501,16 @@ static void misfits_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gradients_are_those_of_peft, test_make_folder),
+        cmocka_unit_test_setup(gradients_of_dora_are_those_of_peft, test_make_folder),
+        cmocka_unit_test_setup(first_magnitudes_are_the_norms_of_rows, test_make_folder),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test_setup(adapters_are_read_where_they_belong, test_make_folder),
         cmocka_unit_test_setup(patterns_are_kept_and_merged, test_make_folder),
+        cmocka_unit_test_setup(dora_is_written_read_and_merged, test_make_folder),
         cmocka_unit_test_setup(a_resumed_training_ends_with_the_same_bytes, test_make_folder),
         cmocka_unit_test(budgets_change_nothing),
         cmocka_unit_test_setup(the_settings_of_a_training_are_moves_and_types, test_make_folder),
+        cmocka_unit_test(moves_can_be_forced),
         cmocka_unit_test(misfits_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

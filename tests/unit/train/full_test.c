@@ -384,42 +384,6 @@ static void weights_of_bf16_learn_without_a_master_copy(void **state) {
     rn_model_close(model);
 }
 
-// ---- micro-batches ------------------------------------------------------------------------------
-
-// A batch of 8 at once, and one by one: the same loss to rounding; exact, the same bits whatever
-// the budget, that is, whatever is computed again or kept.
-static void micro_batches_agree(void **state) {
-    (void)state;
-    enum { SEQUENCES = 8, COUNT = SEQUENCES * TOKENS };
-    rn_model *model = open_model(TEXT "llama3");
-    int32_t tokens[COUNT], targets[COUNT];
-    float loss[3];
-    uint64_t smallest = 0;
-    for (int32_t i = 0; i < COUNT; i++) {
-        tokens[i] = (i * 37 + i / TOKENS) % VOCAB;
-        targets[i] = i % 5 == i / TOKENS % 3 ? -100 : (i * 11 + 5) % VOCAB;
-    }
-    for (int n = 0; n < 3; n++) {
-        rn_trainer_options options = small("adamw");
-        options.batch = SEQUENCES;
-        options.max_norm = 1;
-        options.plan.exact = n > 0;
-        options.plan.budget_bytes = n == 2 ? smallest : 0;
-        rn_trainer *trainer = open_trainer(model, &options);
-        const rn_program_summary *s = rn_program_get_summary(rn_trainer_program(trainer));
-        const rn_plan_summary *step = rn_plan_get_summary(rn_trainer_plan(trainer));
-        assert_int_equal(step->micro_batches, n ? SEQUENCES : 1);
-        smallest = s->smallest_budget_bytes;
-        for (int i = 0; i < 20; i++)
-            assert_ok(rn_trainer_step(trainer, tokens, targets, 0.001, &loss[n]));
-        rn_trainer_destroy(trainer);
-    }
-    if (!(fabsf(loss[0] - loss[1]) <= 1e-6f * loss[0]))
-        fail_msg("%.9g and %.9g", (double)loss[0], (double)loss[1]);
-    assert_true(loss[1] == loss[2]);
-    rn_model_close(model);
-}
-
 static void misfits_are_named(void **state) {
     (void)state;
     rn_trainer_options options = small("sgd");
@@ -446,7 +410,6 @@ int main(void) {
         cmocka_unit_test(a_step_without_targets_is_skipped),
         cmocka_unit_test(budgets_change_nothing),
         cmocka_unit_test_setup(weights_of_bf16_learn_without_a_master_copy, test_make_folder),
-        cmocka_unit_test(micro_batches_agree),
         cmocka_unit_test(misfits_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

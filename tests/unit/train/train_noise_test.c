@@ -2,16 +2,20 @@
 // weights.
 #include "support.h"
 
+#include "base/str.h"
+#include "model/text/fields.h"
 #include "train/train_noise.h"
 
 #include <math.h>
 
 static rn_train_noise read(const char *json) {
     rn_fields fields;
+    rn_schedule_config schedule;
     rn_train_noise noise;
     rn_fields_init(&fields, "scheduler_config.json");
     assert_ok(rn_fields_read_json(&fields, rn_str_from(json)));
-    assert_ok(rn_train_noise_read(&fields, &noise));
+    assert_ok(rn_schedule_config_read(&fields, &schedule));
+    assert_ok(rn_train_noise_init(&schedule, &noise));
     rn_fields_free(&fields);
     return noise;
 }
@@ -35,7 +39,8 @@ static void schedules_are_those_of_diffusers(void **state) {
     } cases[] = {{"{\"beta_start\": 0.00085, \"beta_end\": 0.012, \"beta_schedule\": "
                   "\"scaled_linear\"}",
                   {0.99915, 0.2763327, 0.0046601}},
-                 {"{}", {0.9999, 0.0777966, 0.0000404}},
+                 {"{\"beta_start\": 0.0001, \"beta_end\": 0.02, \"beta_schedule\": \"linear\"}",
+                  {0.9999, 0.0777966, 0.0000404}},
                  {"{\"beta_schedule\": \"squaredcos_cap_v2\"}", {0.9999587, 0.4922852, 0.0}}};
     for (size_t i = 0; i < 3; i++) {
         rn_train_noise n = read(cases[i].json);
@@ -124,10 +129,12 @@ static void what_is_not_built_is_named(void **state) {
                                         "{\"num_train_timesteps\": 100}"};
     for (int i = 0; i < 3; i++) {
         rn_fields fields;
+        rn_schedule_config schedule = {0};
         rn_train_noise noise;
         rn_fields_init(&fields, "scheduler_config.json");
         assert_ok(rn_fields_read_json(&fields, rn_str_from(wrong[i])));
-        assert_fails(RN_UNSUPPORTED, rn_train_noise_read(&fields, &noise));
+        rn_status s = rn_schedule_config_read(&fields, &schedule);
+        assert_int_equal(s == RN_OK ? rn_train_noise_init(&schedule, &noise) : s, RN_UNSUPPORTED);
         rn_fields_free(&fields);
     }
 }
