@@ -12,6 +12,7 @@
 #ifndef RATION_SERVE_H
 #define RATION_SERVE_H
 
+#include <ration/diffuse.h>
 #include <ration/generate.h>
 
 RN_BEGIN_DECLS
@@ -42,15 +43,22 @@ typedef enum rn_prefix_cache {
     RN_PREFIX_CACHE_OFF,
 } rn_prefix_cache;
 
+// A model beside the first.
+typedef struct rn_server_model {
+    const char *path; // as rn_model_open
+    const char *name; // NULL: the model's own name
+} rn_server_model;
+
 // Texts are borrowed while the server lives.
 typedef struct rn_server_options {
-    const char *model_path; // as rn_model_open
+    const char *model_path; // as rn_model_open, or as rn_diffusion_open: then pictures are served
     rn_model_options model;
-    const char *model_name;    // what answers call it; NULL: the model's own name
-    const char *chat_template; // a template's text instead of the model's own, or NULL
-    const char *devices;       // the ladder: "auto", "cpu", "cuda:0,cpu"; NULL: "auto"
-    bool no_fallback;          // only the first target of the ladder
-    uint32_t threads;          // of the CPU; 0: all
+    rn_diffusion_options image; // of a model that draws
+    const char *model_name;     // what answers call it; NULL: the model's own name
+    const char *chat_template;  // a template's text instead of the model's own, or NULL
+    const char *devices;        // the ladder: "auto", "cpu", "cuda:0,cpu"; NULL: "auto"
+    bool no_fallback;           // only the first target of the ladder
+    uint32_t threads;           // of the CPU; 0: all
 
     const char *host;                      // an address to listen at; NULL: 127.0.0.1
     uint16_t port;                         // 0: any, see rn_server_port
@@ -64,6 +72,9 @@ typedef struct rn_server_options {
     bool strict_model; // requests for another model than the one served and its adapters get 404;
                        // else they get the one served
 
+    bool embeddings; // the model is to make embeddings; those that are for nothing else do in any
+                     // case
+
     rn_server_limits limits;
     rn_prefix_cache prefix_cache;
     const char *save_folder;    // where what was compiled goes (the plan, as JSON); NULL: nowhere
@@ -74,6 +85,11 @@ typedef struct rn_server_options {
     // rn_server_load takes them. So a budget can depend on whether the device has its own memory.
     rn_status (*set_budget)(void *self, rn_device *device, rn_generator_options *generator);
     void *budget_self;
+    // (more_model_count, at most 31); requests choose by `model`. All share the budget: they are
+    // loaded as requests ask for them, and leave where there is no room for all. model,
+    // chat_template and embeddings are for the first alone; limits.waiting is each one's own.
+    const rn_server_model *more_models;
+    size_t more_model_count;
     uint64_t reserved[4]; // zero
 } rn_server_options;
 

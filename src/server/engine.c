@@ -42,11 +42,13 @@ static void free_locks(rn_engine *e) {
 // The largest body fits beside it: the server has checked that.
 static void take_answers(rn_engine *e) {
     uint64_t bytes = e->memory->total_bytes / 2;
-    rn_request_memory_init(&e->answers, rn_request_memory_take(e->memory, bytes) ? bytes : 0);
+    rn_request_memory_init(&e->own_answers, rn_request_memory_take(e->memory, bytes) ? bytes : 0);
+    e->answers = &e->own_answers;
 }
 
 rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *memory,
-                           rn_metrics *metrics, rn_engine **out) {
+                           rn_metrics *metrics, rn_roster *roster, rn_engine *first,
+                           rn_engine **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_engine), &block));
@@ -55,7 +57,12 @@ rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *
     e->memory = memory;
     e->metrics = metrics;
     init_locks(e);
-    take_answers(e);
+    e->roster = roster;
+    if (roster) e->roster_index = rn_roster_add(roster, e);
+    if (first)
+        e->answers = first->answers;
+    else
+        take_answers(e);
     rn_status s = rn_job_queue_init(&e->queue, options->limits.waiting);
     if (s == RN_OK)
         s = rn_ladder_parse(rn_str_from(options->devices ? options->devices : "auto"), &e->ladder);
@@ -68,6 +75,7 @@ rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *
 
 static void end_threads(rn_engine *e) {
     atomic_store(&e->cut, true);
+    atomic_store(&e->cut_drawing, true);
     pthread_mutex_lock(&e->lock);
     e->ending = e->news = true;
     pthread_cond_broadcast(&e->work);
@@ -76,6 +84,11 @@ static void end_threads(rn_engine *e) {
     if (!e->has_threads) return;
     pthread_join(e->intake_thread, NULL);
     pthread_join(e->thread, NULL);
+    e->has_threads = false;
+}
+
+void rn_engine_stop(rn_engine *e) {
+    if (e) end_threads(e);
 }
 
 void rn_engine_destroy(rn_engine *e) {
@@ -86,10 +99,12 @@ void rn_engine_destroy(rn_engine *e) {
     rn_vocabulary_destroy(e->tokenizing.vocabulary);
     rn_chat_template_free(e->form);
     rn_model_close(e->model);
+    rn_engine_leave_images(e);
     rn_buffer_free(&e->text);
+    rn_engine_embedding_close(e);
     rn_job_queue_free(&e->queue);
     rn_engine_lift_limit(e);
-    rn_request_memory_release(e->memory, e->answers.total_bytes);
+    rn_request_memory_release(e->memory, e->own_answers.total_bytes);
     free_locks(e);
     rn_free(FROM, e, sizeof *e);
 }
@@ -143,6 +158,7 @@ bool rn_engine_drain(rn_engine *e, double seconds) {
     bool in_time = wait_idle(e, seconds);
     if (!in_time) {
         atomic_store(&e->cut, true);
+        atomic_store(&e->cut_drawing, true);
         e->news = true;
         pthread_cond_broadcast(&e->work);
         (void)wait_idle(e, 1e6);
@@ -174,7 +190,8 @@ void rn_engine_get_facts(rn_engine *e, rn_engine_facts *out) {
 
 uint64_t rn_engine_request_bytes(rn_engine *e) {
     uint64_t taken = atomic_load(&e->memory->taken_bytes);
-    return taken - rn_min_u64(e->answers.total_bytes, taken) + atomic_load(&e->answers.taken_bytes);
+    return taken - rn_min_u64(e->answers->total_bytes, taken) +
+           atomic_load(&e->answers->taken_bytes);
 }
 
 const rn_model *rn_engine_model(rn_engine *e) {
@@ -184,31 +201,64 @@ const rn_model *rn_engine_model(rn_engine *e) {
     return model;
 }
 
+const rn_diffusion *rn_engine_diffusion(rn_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    const rn_diffusion *model = e->loaded ? e->diffusion : NULL;
+    pthread_mutex_unlock(&e->lock);
+    return model;
+}
+
 const rn_tokenizer *rn_engine_tokenizer(rn_engine *e) {
     const rn_model *model = rn_engine_model(e);
     return model ? rn_model_tokenizer(model) : NULL;
 }
 
+bool rn_engine_is_loaded(const rn_engine *e) {
+    return e->diffusion || e->generator || rn_engine_embedding_plan(e);
+}
+
+rn_engine_presence rn_engine_get_presence(rn_engine *e) {
+    rn_engine_presence out = {.loads = 1};
+    pthread_mutex_lock(&e->lock);
+    out.loaded = e->facts.target[0] != 0;
+    pthread_mutex_unlock(&e->lock);
+    if (!e->roster) return out;
+    pthread_mutex_lock(&e->roster->lock);
+    out.share_bytes = e->roster->entries[e->roster_index].share_bytes;
+    out.loads = e->roster->entries[e->roster_index].loads;
+    pthread_mutex_unlock(&e->roster->lock);
+    return out;
+}
+
 const char *rn_engine_model_name(rn_engine *e) {
     if (e->options->model_name) return e->options->model_name;
-    return rn_engine_model(e) ? e->name : "";
+    return rn_engine_model(e) || rn_engine_diffusion(e) ? e->name : "";
 }
 
 void rn_engine_ladder_json(rn_engine *e, rn_json *json, const char *key) {
     rn_ladder_write_json(e->ladder, json, key);
 }
 
+const rn_plan *rn_engine_plan(const rn_engine *e) {
+    if (e->generator) return rn_generator_plan(e->generator);
+    return rn_engine_embedding_plan(e);
+}
+
 static void write_plan(const rn_engine *e, rn_json *json) {
     const rn_plan_options *options = &e->generator_options.plan;
     bool limited = options->budget_bytes && options->budget_bytes != RN_NO_LIMIT;
     rn_json_object(json, NULL);
-    rn_json_string(json, "model", rn_model_get_info(e->model)->name);
+    rn_json_string(json, "model", e->model ? rn_model_get_info(e->model)->name : e->name);
     if (limited)
         rn_json_u64(json, "budget_bytes", options->budget_bytes);
     else
         rn_json_null(json, "budget_bytes");
     rn_json_u64(json, "reserved_bytes", options->reserved_bytes);
-    rn_plan_write_json(rn_generator_plan(e->generator), json, "plan");
+    if (e->painter)
+        rn_json_check(json,
+                      rn_program_json(rn_painter_program(e->painter), rn_json_embed(json, "plan")));
+    else
+        rn_plan_write_json(rn_engine_plan(e), json, "plan");
     rn_json_end(json);
 }
 
@@ -216,7 +266,7 @@ rn_status rn_engine_plan_json(rn_engine *e, rn_sink sink) {
     rn_json json;
     rn_status s;
     pthread_mutex_lock(&e->plan_lock);
-    if (e->generator) {
+    if (e->painter || rn_engine_plan(e)) {
         rn_json_begin(&json, sink, true);
         write_plan(e, &json);
         s = rn_json_finish(&json);

@@ -11,11 +11,10 @@
 #include "base/json.h"
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/roster.h"
 
 #include <ration/ladder.h>
 #include <ration/serve.h>
-
-typedef struct rn_engine rn_engine;
 
 typedef enum rn_engine_phase {
     RN_ENGINE_LOADING,
@@ -29,17 +28,35 @@ const char *rn_phase_name(rn_engine_phase phase);
 // it has failed.
 bool rn_phase_refuse(rn_engine_phase phase, const rn_error_info *failure, rn_problem *out);
 
-// Borrows options, memory and metrics. No thread yet.
+// Borrows options, memory and metrics. No thread yet. Of several models each has an engine: they
+// share the roster (else NULL), and with the `first` (else NULL), which must outlive them, what is
+// kept for answers.
 RN_MUST_USE rn_status rn_engine_create(const rn_server_options *options, rn_request_memory *memory,
-                                       rn_metrics *metrics, rn_engine **out);
+                                       rn_metrics *metrics, rn_roster *roster, rn_engine *first,
+                                       rn_engine **out);
 // Ends the thread; jobs still there end as RN_JOB_FAILED with 503, but connections have let go of
 // theirs before. NULL-safe.
 void rn_engine_destroy(rn_engine *engine);
+// Its first half: the threads end. Of several, before one of them is destroyed. NULL-safe.
+void rn_engine_stop(rn_engine *engine);
 
 // As rn_server_load: model, template, ladder, warm-up; then the thread starts and the phase is
 // READY. `own_bytes`: what the server holds beside the plan; they count where such bytes do at all.
 RN_MUST_USE rn_status rn_engine_load(rn_engine *engine, const rn_generator_options *generator,
                                      uint64_t own_bytes);
+
+// The same of several: all are opened, the room is divided, and each is loaded once, the first one
+// last, so that what does not work is known before anybody asks; it gets 503 then, with the reason.
+// RN_OK where one of them works.
+RN_MUST_USE rn_status rn_engines_load(rn_engine *const *engines, uint32_t count,
+                                      const rn_generator_options *generator, uint64_t own_bytes);
+// Where it stands among several.
+typedef struct rn_engine_presence {
+    bool loaded;
+    uint64_t share_bytes; // that its plan may take
+    uint64_t loads;       // so far
+} rn_engine_presence;
+rn_engine_presence rn_engine_get_presence(rn_engine *engine);
 
 // From any thread. False: *out_problem says 429 (queue full, request memory full), 400 (never fits,
 // with the numbers; a template that refuses), 503 (not ready); the job is the caller's alone then.
@@ -63,6 +80,9 @@ typedef struct rn_engine_facts {
     uint32_t sequences, sequences_max;
     uint32_t context, page_tokens;
     bool has_chat;         // there is a template for conversations
+    bool embeds;           // makes embeddings and no text; context is of a text then
+    bool ranks;            // ... and these are scores: a reranker
+    uint32_t dimensions;   // of an embedding
     uint64_t budget_bytes; // of the process; 0: none
     uint64_t
         device_budget_bytes;  // of the device's own memory; 0: it has none, or as much as is free
@@ -77,6 +97,8 @@ void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out);
 uint64_t rn_engine_request_bytes(rn_engine *engine);
 // For what is read only and does not change while READY. NULL before loading.
 const rn_model *rn_engine_model(rn_engine *engine);
+// The same of one that draws pictures; an engine has one of the two.
+const rn_diffusion *rn_engine_diffusion(rn_engine *engine);
 const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine);
 // "models/llama-1b" -> what answers call it.
 const char *rn_engine_model_name(rn_engine *engine);

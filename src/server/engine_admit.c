@@ -40,7 +40,7 @@ static rn_status begin_choice(rn_engine *e, rn_job *job, uint32_t index, bool *o
 // A new outbox begins empty, so one that was taken before is kept while the job waits for pages.
 static rn_status open_outbox(rn_engine *e, rn_job *job, bool *out_fits) {
     rn_status s = RN_OK;
-    *out_fits = job->outbox || rn_job_open_outbox(job, &e->answers, job->answer_bytes, &s);
+    *out_fits = job->outbox || rn_job_open_outbox(job, e->answers, job->answer_bytes, &s);
     return s;
 }
 
@@ -66,8 +66,24 @@ static void note_start(rn_engine *e, rn_job *job) {
     pthread_mutex_unlock(&job->lock);
 }
 
+static void begin_running(rn_engine *e, rn_job *job) {
+    job->next = e->running;
+    e->running = job;
+    e->running_count++;
+}
+
+static rn_admission admit_drawing(rn_engine *e, rn_job *job, rn_problem *out) {
+    rn_admission admission = rn_engine_admit_drawing(e, job, out);
+    if (admission != RN_ADMITTED) return admission;
+    job->started_ns = rn_clock_ns();
+    rn_metrics_time(e->metrics, RN_SPAN_QUEUE, job->started_ns - job->entered_ns);
+    begin_running(e, job);
+    return RN_ADMITTED;
+}
+
 rn_admission rn_engine_admit(rn_engine *e, rn_job *job, rn_problem *out) {
     bool fits = false;
+    if (e->diffusion) return admit_drawing(e, job, out);
     if (!rn_tokenizing_check(&e->tokenizing, job, out))
         return RN_NEVER; // a target below may have fewer
     rn_status s = begin(e, job, &fits);
@@ -77,9 +93,7 @@ rn_admission rn_engine_admit(rn_engine *e, rn_job *job, rn_problem *out) {
         return s != RN_OK ? RN_NEVER : RN_NOT_NOW;
     }
     note_start(e, job);
-    job->next = e->running;
-    e->running = job;
-    e->running_count++;
+    begin_running(e, job);
     return RN_ADMITTED;
 }
 

@@ -137,12 +137,14 @@ bool rn_engine_enter(rn_engine *e, rn_job *job, rn_problem *out) {
     rn_tokenizing tokenizing;
     if (!take_place(e, job, &tokenizing, out)) return false;
     job->entered_ns = rn_clock_ns();
-    if (rn_tokenizing_text_bytes(&job->request) > RN_TOKENIZING_SHORT_BYTES) {
+    bool draws = job->request.kind == RN_REQUEST_IMAGE;
+    if (!draws && rn_tokenizing_text_bytes(&job->request) > RN_TOKENIZING_SHORT_BYTES) {
         rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
         hand_over(e, job);
         return true;
     }
-    if (!rn_tokenizing_read(&tokenizing, job, out)) return give_up_place(e, job);
+    if (!(draws ? rn_engine_read_drawing(e, job, out) : rn_tokenizing_read(&tokenizing, job, out)))
+        return give_up_place(e, job);
     if (!stand_in_line(e, job, out)) return false;
     rn_metrics_add(e->metrics, RN_COUNT_REQUESTS, 1);
     return true;
@@ -155,6 +157,7 @@ void rn_engine_cancel(rn_engine *e, rn_job *job) {
     pthread_mutex_lock(&e->lock);
     bool queued = job->place == RN_PLACE_QUEUE && rn_job_queue_remove(&e->queue, job);
     if (queued) leave_line(e, job, RN_PLACE_NONE);
+    if (job->place == RN_PLACE_RUNNING) atomic_store(&e->cut_drawing, true);
     e->news = true;
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);

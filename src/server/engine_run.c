@@ -29,11 +29,18 @@ static void wait_for_news(rn_engine *e, bool somebody_waits) {
     pthread_cond_timedwait(&e->work, &e->lock, &until);
 }
 
+// Whoever runs for embeddings has texts left: else it would have ended.
+static bool has_work(const rn_engine *e) {
+    if (e->diffusion) return false; // a drawing that runs is looked after now and then
+    if (!rn_engine_is_loaded(e)) return false;
+    return e->embedding ? e->running != NULL : rn_generator_has_work(e->generator);
+}
+
 // Returns at once where there is something to do. False: the engine ends.
 static bool wait_for_work(rn_engine *e) {
-    bool busy = rn_generator_has_work(e->generator);
+    bool busy = has_work(e);
     pthread_mutex_lock(&e->lock);
-    bool somebody_waits = e->in_hand || e->queue.count;
+    bool somebody_waits = e->in_hand || e->queue.count || (e->diffusion && e->running);
     if (!busy && !e->news && !e->ending) wait_for_news(e, somebody_waits);
     e->news = false;
     bool goes_on = !e->ending;
@@ -107,7 +114,7 @@ static void end_blocking(rn_engine *e) {
     }
 }
 
-static void sweep(rn_engine *e) {
+void rn_engine_sweep(rn_engine *e) {
     uint64_t now = rn_clock_ns();
     if (now < e->swept_ns + SWEEP_NS) return;
     e->swept_ns = now;
@@ -142,19 +149,90 @@ static void welcome(rn_engine *e, rn_job *job) {
     rn_job_set_state(job, RN_JOB_RUNNING, NULL);
 }
 
+// ---- among several models -----------------------------------------------------------------------
+
+// When the job came that is next; 0: there is none.
+static uint64_t next_ns(rn_engine *e) {
+    if (e->in_hand) return e->in_hand->entered_ns;
+    pthread_mutex_lock(&e->lock);
+    const rn_job *job = rn_job_queue_front(&e->queue);
+    uint64_t when = job ? job->entered_ns : 0;
+    pthread_mutex_unlock(&e->lock);
+    return when;
+}
+
+static bool must_leave(rn_engine *e) {
+    return e->roster &&
+           rn_roster_must_leave(e->roster, e->roster_index, next_ns(e), e->tokenizing.sequences);
+}
+
+static bool may_admit(rn_engine *e) {
+    return rn_engine_is_loaded(e) && !must_leave(e);
+}
+
+// The model cannot be had any more: whoever waits for it is told, and whoever asks.
+static void give_up(rn_engine *e) {
+    rn_problem problem;
+    rn_log(RN_LOG_ERROR, "server", "%s could not be loaded again: %s", rn_engine_model_name(e),
+           rn_last_error()->message);
+    pthread_mutex_lock(&e->lock);
+    e->facts.failure = *rn_last_error();
+    pthread_mutex_unlock(&e->lock);
+    rn_engine_set_phase(e, RN_ENGINE_FAILED);
+    (void)rn_phase_refuse(RN_ENGINE_FAILED, &e->facts.failure, &problem);
+    rn_roster_leave(e->roster, e->roster_index);
+    dismiss_in_hand(e, &problem);
+    rn_engine_turn_all_away(e, &problem, true);
+}
+
+// They may sleep.
+static void tell_leaving(rn_roster *roster) {
+    rn_engine *leaving[RN_ROSTER_MODELS];
+    uint32_t count = 0;
+    pthread_mutex_lock(&roster->lock);
+    for (uint32_t i = 0; i < roster->count; i++)
+        if (roster->entries[i].leaves) leaving[count++] = roster->entries[i].engine;
+    pthread_mutex_unlock(&roster->lock);
+    for (uint32_t i = 0; i < count; i++)
+        rn_engine_tell(leaving[i]);
+}
+
+static bool is_failed(rn_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    bool failed = e->phase == RN_ENGINE_FAILED;
+    pthread_mutex_unlock(&e->lock);
+    return failed;
+}
+
+// Comes where somebody waits for it and there is room; goes where it is told to and nothing runs.
+static void come_or_go(rn_engine *e) {
+    uint64_t since = next_ns(e);
+    if (!rn_engine_is_loaded(e)) {
+        if (!since)
+            rn_roster_withdraw(e->roster, e->roster_index);
+        else if (!rn_roster_enter(e->roster, e->roster_index, since, rn_clock_ns()))
+            tell_leaving(e->roster);
+        else if (rn_engine_come(e) != RN_OK)
+            give_up(e);
+    } else if (!e->running && must_leave(e)) {
+        rn_engine_go(e);
+    }
+}
+
 // Whose turn it is stays in hand until it fits: nobody overtakes it.
 static void admit_all(rn_engine *e) {
     rn_problem problem = {0};
-    for (;;) {
+    while (may_admit(e)) {
         if (!e->in_hand) e->in_hand = pop_next(e);
         rn_job *job = e->in_hand;
         if (!job) return;
         rn_admission admission =
             rn_job_is_cancelled(job) ? RN_NEVER : rn_engine_admit(e, job, &problem);
         if (admission == RN_NOT_NOW) return;
-        if (admission == RN_ADMITTED)
+        if (admission == RN_ADMITTED) {
+            if (e->roster) rn_roster_note(e->roster, e->roster_index, rn_clock_ns());
             welcome(e, job);
-        else
+        } else
             dismiss_in_hand(e, &problem);
     }
 }
@@ -163,13 +241,15 @@ static void admit_all(rn_engine *e) {
 
 static rn_status step(rn_engine *e) {
     rn_status s = RN_OK;
+    if (e->roster) rn_roster_turn_begin(e->roster);
     rn_profile_begin(rn_profile_name("step"));
     for (int i = 0; i < TRIES; i++) {
-        s = rn_generator_step(e->generator);
+        s = e->embedding ? rn_engine_embedding_step(e) : rn_generator_step(e->generator);
         if (s == RN_OK || s == RN_CANCELLED) break;
         rn_log(RN_LOG_WARNING, "server", "a step failed: %s", rn_last_error()->message);
     }
     rn_profile_end();
+    if (e->roster) rn_roster_turn_end(e->roster);
     if (s == RN_OK) rn_metrics_add(e->metrics, RN_COUNT_STEPS, 1);
     return s;
 }
@@ -197,13 +277,15 @@ static bool fall(rn_engine *e) {
 // False: the engine can do no more.
 static bool work(rn_engine *e) {
     end_cancelled(e);
-    sweep(e);
+    rn_engine_sweep(e);
     if (atomic_load(&e->cut)) end_rest(e);
+    if (e->roster && !is_failed(e)) come_or_go(e);
     admit_all(e);
-    rn_engine_take(e); // from streams that have room again: they may make more then
-    if (!rn_generator_has_work(e->generator)) return true;
+    if (e->diffusion) return !e->running || rn_engine_draw(e) == RN_OK || fall(e);
+    if (!e->embedding) rn_engine_take(e); // from streams that have room again: they may make more
+    if (!has_work(e)) return true;
     rn_status s = step(e);
-    if (s == RN_OK) rn_engine_take(e);
+    if (s == RN_OK && !e->embedding) rn_engine_take(e);
     return s == RN_OK || s == RN_CANCELLED || fall(e);
 }
 

@@ -148,7 +148,7 @@ static rn_status take_choice(rn_engine *e, rn_job *job, uint32_t index) {
     rn_choice *choice = &job->choices[index];
     size_t bytes = rn_tokenizing_piece_bytes(&e->tokenizing, &job->request);
     rn_sample sample;
-    while (!choice->ended && (!job->request.stream || rn_job_has_room(job, bytes)) &&
+    while (!choice->ended && (rn_job_keeps_pieces(job) || rn_job_has_room(job, bytes)) &&
            rn_sequence_take(choice->sequence, &sample))
         RN_TRY(put_token(e, job, index, &sample));
     const rn_error_info *failure = choice->ended ? NULL : rn_sequence_failure(choice->sequence);

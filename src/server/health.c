@@ -151,18 +151,46 @@ static void write_target(rn_json *json, rn_engine *engine, const rn_engine_facts
     rn_engine_ladder_json(engine, json, "ladder");
 }
 
+// Of several models: which are loaded, and what is promised to each.
+static void write_models(rn_json *json, const rn_server *server) {
+    rn_json_array(json, "models");
+    for (uint32_t i = 0; i < server->engine_count; i++) {
+        rn_engine *engine = server->engines[i];
+        rn_engine_presence presence = rn_engine_get_presence(engine);
+        rn_engine_facts facts;
+        rn_engine_get_facts(engine, &facts);
+        rn_json_object(json, NULL);
+        rn_json_string(json, "name", rn_engine_model_name(engine));
+        rn_json_string(json, "state", rn_model_state(engine));
+        write_limit(json, "share_bytes", presence.share_bytes);
+        rn_json_u64(json, "loads", presence.loads);
+        rn_json_u64(json, "running", facts.running);
+        rn_json_u64(json, "waiting", facts.waiting);
+        rn_json_bool(json, "embeddings", facts.embeds && !facts.ranks);
+        rn_json_bool(json, "rerank", facts.ranks);
+        if (facts.phase == RN_ENGINE_FAILED) write_failure(json, &facts.failure);
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
 static void write_health(rn_json *json, rn_server *server, const rn_engine_facts *facts) {
     uint64_t now = rn_clock_ns();
     rn_json_object(json, NULL);
     rn_json_string(json, "status", rn_phase_name(facts->phase));
-    rn_json_string(json, "model", rn_engine_model_name(server->engine));
-    write_target(json, server->engine, facts);
+    rn_engine *shown = rn_server_loaded(server);
+    rn_json_string(json, "model", rn_engine_model_name(shown));
+    if (server->engine_count > 1) write_models(json, server);
+    write_target(json, shown, facts);
     if (facts->phase == RN_ENGINE_FAILED) write_failure(json, &facts->failure);
     write_memory(json, server, facts);
     write_kv(json, facts);
     write_queue(json, server, facts);
     rn_json_u64(json, "context", facts->context);
     rn_json_bool(json, "chat", facts->has_chat);
+    rn_json_bool(json, "embeddings", facts->embeds && !facts->ranks);
+    rn_json_bool(json, "rerank", facts->ranks);
+    rn_json_bool(json, "images", rn_engine_diffusion(server->engine) != NULL);
     rn_json_f64(json, "tokens_per_second", rn_rate_get(&server->metrics.new_tokens, now));
     rn_json_f64(json, "uptime_seconds", (double)(now - server->started_ns) * 1e-9);
     rn_json_string(json, "version", rn_version());
@@ -175,7 +203,7 @@ rn_status rn_handle_health(rn_server *server, const rn_http_request *request,
     (void)request;
     rn_engine_facts facts;
     rn_json json;
-    rn_engine_get_facts(server->engine, &facts);
+    rn_engine_get_facts(rn_server_loaded(server), &facts);
     if (facts.phase != RN_ENGINE_READY) {
         (void)rn_phase_refuse(facts.phase, &facts.failure, &answer->problem);
         answer->status = answer->problem.http;

@@ -106,7 +106,7 @@ void rn_http_close(rn_client *client) {
     charge_tls(client, false);
     atomic_fetch_sub(&http->server->metrics.connections_now, 1);
     if (client->asleep)
-        rn_engine_cancel(http->server->engine, client->job);
+        rn_engine_cancel(client->engine, client->job);
     else
         end_gone(client);
 }

@@ -147,6 +147,7 @@ typedef struct rn_client {
     uint64_t thrown_bytes; // of a body that is refused
     rn_buffer answer;      // of a handler, until it is sent; from `answers`
     rn_allocator answers;
+    rn_engine *engine; // of the model that the request is for
     rn_job *job;
     rn_reply reply; // where job is not NULL
     char *out;      // (RN_HTTP_OUTPUT_BYTES), or NULL

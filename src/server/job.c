@@ -32,7 +32,7 @@ const char *rn_finish_name(rn_finish finish) {
 
 // Nobody can guess another's id. Where the system has no random numbers yet, the clock will do.
 static void make_id(rn_job *job) {
-    static const char *const kinds[] = {"gen", "cmpl", "chatcmpl"};
+    static const char *const kinds[] = {"gen-", "cmpl-", "chatcmpl-", "embd-", "img-"};
     uint64_t number[2] = {0};
     struct timespec now;
     if (getrandom(number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number) {
@@ -40,7 +40,11 @@ static void make_id(rn_job *job) {
         number[0] = (uint64_t)now.tv_nsec;
         number[1] = (uint64_t)(uintptr_t)job;
     }
-    snprintf(job->id, sizeof job->id, "%s-%012llx%012llx", kinds[job->request.kind],
+    rn_request_dialect dialect = job->request.dialect;
+    const char *kind = dialect == RN_DIALECT_RESPONSES ? "resp_"
+                       : dialect == RN_DIALECT_RERANK  ? "rank-"
+                                                       : kinds[job->request.kind];
+    snprintf(job->id, sizeof job->id, "%s%012llx%012llx", kind,
              (unsigned long long)(number[0] >> 16), (unsigned long long)(number[1] >> 16));
 }
 
@@ -74,6 +78,7 @@ static void free_prompts(rn_job *job) {
     for (size_t i = 0; job->prompts && i < job->request.prompt_count; i++)
         rn_free(RN_HOST_IO, job->prompts[i].ids, job->prompts[i].capacity * sizeof(uint32_t));
     rn_free(RN_HOST_IO, job->prompts, job->request.prompt_count * sizeof *job->prompts);
+    rn_free(RN_HOST_IO, job->scores, job->request.prompt_count * sizeof *job->scores);
 }
 
 static void destroy(rn_job *job) {
@@ -128,6 +133,10 @@ bool rn_job_is_cancelled(rn_job *job) {
     return cancelled;
 }
 
+bool rn_job_keeps_pieces(const rn_job *job) {
+    return !job->request.stream || job->request.keeps_pieces;
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 static size_t read_record(const char *at, rn_piece *out) {
@@ -149,7 +158,8 @@ static size_t read_record(const char *at, rn_piece *out) {
 bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out) {
     bool told = false, found;
     pthread_mutex_lock(&job->lock);
-    if (job->request.stream && *cursor == job->written) { // what was read last is no longer in use
+    if (!rn_job_keeps_pieces(job) &&
+        *cursor == job->written) { // what was read last is no longer in use
         *cursor = job->written = 0;
         told = job->stalled;
         job->stalled = false;
@@ -240,6 +250,13 @@ bool rn_job_put(rn_job *job, const rn_piece *piece) {
     pthread_mutex_unlock(&job->lock);
     wake(job, sleeping);
     return fits;
+}
+
+size_t rn_job_free_bytes(rn_job *job) {
+    pthread_mutex_lock(&job->lock);
+    size_t bytes = job->outbox_bytes - job->written;
+    pthread_mutex_unlock(&job->lock);
+    return bytes;
 }
 
 bool rn_job_has_room(rn_job *job, size_t bytes) {

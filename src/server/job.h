@@ -40,8 +40,16 @@ const char *rn_finish_name(rn_finish finish);
 typedef enum rn_piece_kind {
     RN_PIECE_TEXT,
     RN_PIECE_CALL, // the name of the tool
-    RN_PIECE_ARGUMENTS
+    RN_PIECE_ARGUMENTS,
+    RN_PIECE_EMBEDDING, // f32s, of the text whose number is `choice`
+    RN_PIECE_STEP,      // an rn_drawing_step
+    RN_PIECE_PICTURE    // bytes of a PNG file; with the finish, none: it is whole
 } rn_piece_kind;
+// Of picture files in a piece: their base64 can be written one behind the other.
+#define RN_PICTURE_PIECE_BYTES 3072u
+typedef struct rn_drawing_step {
+    uint32_t step, steps;
+} rn_drawing_step;
 #define RN_TOOL_SLICE_BYTES 512 // of arguments in a piece, at most
 
 typedef struct rn_piece {
@@ -62,7 +70,7 @@ typedef struct rn_job rn_job;
 struct rn_job {
     // Constant after creation.
     rn_request request;
-    char id[40];     // "cmpl-...", "chatcmpl-...", "gen-..."
+    char id[40];     // "cmpl-...", "chatcmpl-...", "gen-...", "embd-..."
     int64_t created; // seconds since 1970
     uint64_t client; // for fairness: who asks (key or address), hashed
     uint32_t owner;  // shares pages with those of the same owner; set before it enters
@@ -78,6 +86,9 @@ struct rn_job {
     struct rn_choice
         *choices; // (choice_count = request.prompt_count * request.n), see job_choice.h
     uint32_t choice_count;
+    uint32_t embedded;   // of the texts to embed, those that are
+    size_t second_at;    // to be ranked: in each, where the query ends ...
+    float *scores;       // ... (request.prompt_count), of RN_PURPOSE_IO
     size_t answer_bytes; // of the outbox it will get
     uint8_t place;       // an rn_job_place; under the engine's lock
     rn_job *next;
@@ -115,7 +126,7 @@ rn_problem rn_job_get_problem(rn_job *job);
 rn_usage rn_job_get_usage(rn_job *job);
 // The piece at *cursor (0 at first), which moves on; false: none there yet, or no more. What it
 // points to holds until the next read. A stream's pieces are gone once they are read; others may
-// be read again from cursor 0 as soon as the job is done.
+// be read again from cursor 0 as soon as the job is done, as may those of a stream that keeps them.
 bool rn_job_read(rn_job *job, size_t *cursor, rn_piece *out);
 // Where there is nothing behind cursor and the job has not ended: calls suspend(self) while nobody
 // can write, and returns true; `wake` follows once there is. A stream is also woken when it begins
@@ -132,11 +143,15 @@ bool rn_job_open_outbox(rn_job *job, rn_request_memory *answers, size_t bytes,
 bool rn_job_put(rn_job *job, const rn_piece *piece);
 // Whether `bytes` can be put. Where not, `drained` is called once the reader has taken everything.
 bool rn_job_has_room(rn_job *job, size_t bytes);
+// What is free of the outbox now; others than the engine can only make it more.
+size_t rn_job_free_bytes(rn_job *job);
 // Whether the writer waits for `drained`.
 bool rn_job_is_stalled(rn_job *job);
 // The bytes that a piece takes in an outbox, exactly.
 size_t rn_piece_bytes(size_t text_bytes, uint32_t top_count);
 void rn_job_set_state(rn_job *job, rn_job_state state, const rn_problem *problem /* or NULL */);
 bool rn_job_is_cancelled(rn_job *job);
+// Its outbox has room for the longest answer there can be: the writer never waits for the reader.
+bool rn_job_keeps_pieces(const rn_job *job);
 
 #endif

@@ -124,7 +124,7 @@ static void write_info(text *t, rn_server *server, const rn_engine_facts *facts)
     PRINT(t, "ration_info{");
     write_label(t, "version", rn_version());
     PRINT(t, ",");
-    write_label(t, "model", rn_engine_model_name(server->engine));
+    write_label(t, "model", rn_engine_model_name(rn_server_loaded(server)));
     PRINT(t, ",");
     write_label(t, "device", facts->target);
     PRINT(t, ",");
@@ -133,6 +133,23 @@ static void write_info(text *t, rn_server *server, const rn_engine_facts *facts)
     write_gauge(t, "start_time_seconds", (uint64_t)server->started,
                 "When the server began, in seconds since 1970.");
     write_gauge(t, "ready", facts->phase == RN_ENGINE_READY, "1 while requests are taken in.");
+}
+
+// Of several models.
+static void write_models(text *t, const rn_server *server) {
+    static const char *const names[] = {"model_loaded", "model_loads_total", "model_share_bytes"};
+    static const char *const helps[] = {"1 while the model is loaded.", "How often it was loaded.",
+                                        "What its plan may take of the budget."};
+    for (int k = 0; k < 3; k++) {
+        open_family(t, names[k], k == 1 ? "counter" : "gauge", helps[k]);
+        for (uint32_t i = 0; i < server->engine_count; i++) {
+            rn_engine_presence p = rn_engine_get_presence(server->engines[i]);
+            uint64_t value = k == 0 ? p.loaded : k == 1 ? p.loads : p.share_bytes;
+            PRINT(t, "ration_%s{", names[k]);
+            write_label(t, "model", rn_engine_model_name(server->engines[i]));
+            PRINT(t, "} %" PRIu64 "\n", value);
+        }
+    }
 }
 
 static void write_load(text *t, rn_server *server, const rn_engine_facts *facts) {
@@ -245,10 +262,11 @@ rn_status rn_handle_metrics(rn_server *server, const rn_http_request *request,
     (void)request;
     rn_engine_facts facts;
     text t = {.sink = rn_buffer_sink(&answer->body)};
-    rn_engine_get_facts(server->engine, &facts);
+    rn_engine_get_facts(rn_server_loaded(server), &facts);
     answer->type = "text/plain; version=0.0.4; charset=utf-8";
     write_info(&t, server, &facts);
     write_load(&t, server, &facts);
+    if (server->engine_count > 1) write_models(&t, server);
     write_counters(&t, &server->metrics);
     write_histograms(&t, &server->metrics);
     write_memory(&t, server, &facts);

@@ -13,7 +13,7 @@ __asm__(BEGIN_FILE("rn_serve_html") INCLUDE("page.html") END_FILE("rn_serve_html
 __asm__(BEGIN_FILE("rn_serve_css") INCLUDE("page.css") END_FILE("rn_serve_css"));
 __asm__(BEGIN_FILE("rn_serve_js") INCLUDE("text.js") INCLUDE("server.js") INCLUDE("picture.js")
             INCLUDE("numbers.js") INCLUDE("watch.js") INCLUDE("settings.js") INCLUDE("markdown.js")
-                INCLUDE("chat.js") INCLUDE("main.js") END_FILE("rn_serve_js"));
+                INCLUDE("chat.js") INCLUDE("draw.js") INCLUDE("main.js") END_FILE("rn_serve_js"));
 extern const char rn_serve_html[], rn_serve_html_end[];
 extern const char rn_serve_css[], rn_serve_css_end[];
 extern const char rn_serve_js[], rn_serve_js_end[];

@@ -4,7 +4,7 @@
 rn_status rn_handle_plan(rn_server *server, const rn_http_request *request,
                          rn_http_answer *answer) {
     (void)request;
-    rn_status s = rn_engine_plan_json(server->engine, rn_buffer_sink(&answer->body));
+    rn_status s = rn_engine_plan_json(rn_server_loaded(server), rn_buffer_sink(&answer->body));
     if (s != RN_NOT_FOUND) return s;
     rn_engine_facts facts;
     rn_engine_get_facts(server->engine, &facts);

@@ -13,6 +13,7 @@ static void begin_anew(rn_reply *reply) {
     reply->part = reply->choice = reply->list = 0;
     reply->finish = RN_FINISH_STOP;
     reply->ended = reply->in_call = false;
+    reply->item = (rn_reply_item){0};
     rn_json_begin(&reply->json, rn_buffer_sink(&reply->buffer), false);
     for (uint32_t i = 0; reply->marks && i < rn_reply_choices(reply); i++) {
         reply->marks[i].characters = 0;
@@ -53,7 +54,20 @@ void rn_reply_free(rn_reply *reply) {
 
 const char *rn_reply_type(const rn_reply *reply) {
     if (!reply->job->request.stream) return "application/json";
-    return reply->job->request.dialect ? "application/x-ndjson" : "text/event-stream";
+    rn_request_dialect dialect = reply->job->request.dialect;
+    return dialect && dialect != RN_DIALECT_RESPONSES ? "application/x-ndjson"
+                                                      : "text/event-stream";
+}
+
+static rn_status form(rn_reply *reply, rn_reply_news *out_news) {
+    const rn_request *request = &reply->job->request;
+    if (request->dialect == RN_DIALECT_RERANK) return rn_reply_form_ranking(reply, out_news);
+    if (request->kind == RN_REQUEST_EMBED) return rn_reply_form_embeddings(reply, out_news);
+    if (request->kind == RN_REQUEST_IMAGE) return rn_reply_form_pictures(reply, out_news);
+    if (request->dialect == RN_DIALECT_RESPONSES) return rn_reply_form_response(reply, out_news);
+    if (request->dialect) return rn_reply_form_lines(reply, out_news);
+    return request->stream ? rn_reply_form_events(reply, out_news)
+                           : rn_reply_form_object(reply, out_news);
 }
 
 // Parts until there is something worth copying, or nothing more for now.
@@ -62,9 +76,7 @@ static rn_reply_news fill(rn_reply *reply) {
     reply->buffer.bytes = reply->copied = 0;
     while (reply->status == RN_OK && !reply->ended && news == RN_REPLY_BYTES_MADE &&
            reply->buffer.bytes < RN_REPLY_PART_BYTES)
-        reply->status = reply->job->request.dialect  ? rn_reply_form_lines(reply, &news)
-                        : reply->job->request.stream ? rn_reply_form_events(reply, &news)
-                                                     : rn_reply_form_object(reply, &news);
+        reply->status = form(reply, &news);
     if (reply->status != RN_OK) return RN_REPLY_BROKEN;
     if (reply->buffer.bytes > 0) return RN_REPLY_BYTES_MADE;
     return reply->ended ? RN_REPLY_END : RN_REPLY_NOTHING;

@@ -18,6 +18,15 @@ typedef struct rn_reply_mark {
     uint64_t characters;
 } rn_reply_mark;
 
+// Of a response, the item that is being written: a message, or a call of a tool.
+typedef struct rn_reply_item {
+    enum { RN_ITEM_NONE, RN_ITEM_MESSAGE, RN_ITEM_CALL } kind;
+    uint32_t index;     // in the output
+    size_t first, last; // its pieces, in the outbox
+    uint32_t event;     // of those that end it, the next
+    uint64_t number;    // of the next event of all
+} rn_reply_item;
+
 typedef struct rn_reply {
     rn_job *job;
     const rn_tokenizer *tokenizer;
@@ -28,7 +37,8 @@ typedef struct rn_reply {
     uint32_t list;        // of the choice's logprobs
     uint32_t *calls;      // (choices): of tools so far, where there are any; else NULL
     rn_finish finish;     // of the choice, once its text was written
-    size_t prompt_at;     // of the prompt that is echoed: bytes or tokens done
+    size_t prompt_at;     // of the prompt that is echoed: bytes or tokens done; of an embedding:
+                          // bytes done
     rn_decoder prompt;    // of a prompt that is tokens
     rn_buffer slice;      // of its text
     rn_json json;         // one object, written part by part
@@ -36,7 +46,8 @@ typedef struct rn_reply {
     rn_buffer buffer;     // the part being copied out
     size_t copied;
     bool ended;
-    bool in_call;     // Ollama's lines: a call's arguments are being written
+    bool in_call; // Ollama's lines: a call's arguments are being written
+    rn_reply_item item;
     rn_status status; // a part that could not be formed
 } rn_reply;
 

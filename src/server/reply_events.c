@@ -131,7 +131,7 @@ static rn_status form_piece(rn_reply *reply, const rn_piece *piece) {
     return piece->finish == RN_FINISH_NONE ? RN_OK : form_event(reply, &end);
 }
 
-static rn_status form_problem(rn_reply *reply) {
+rn_status rn_reply_put_failure(rn_reply *reply) {
     rn_problem problem = rn_job_get_problem(reply->job);
     reply->ended = true;
     RN_TRY(rn_buffer_append(&reply->buffer, "data: ", 6));
@@ -149,7 +149,7 @@ static rn_status form_pieces(rn_reply *reply, rn_reply_news *out_news) {
         reply->part = USAGE;
         return RN_OK;
     case RN_JOB_FAILED:
-        return form_problem(reply);
+        return rn_reply_put_failure(reply);
     case RN_JOB_CANCELLED:
         return rn_fail(RN_CANCELLED, "the client is gone");
     default:

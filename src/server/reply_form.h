@@ -12,6 +12,10 @@ enum { RN_REPLY_PART_BYTES = 4096 }; // parts are gathered until there is about 
 // nothing yet; at the end it sets reply->ended.
 RN_MUST_USE rn_status rn_reply_form_object(rn_reply *reply, rn_reply_news *out_news);
 RN_MUST_USE rn_status rn_reply_form_events(rn_reply *reply, rn_reply_news *out_news);
+// Either, of pictures.
+RN_MUST_USE rn_status rn_reply_form_pictures(rn_reply *reply, rn_reply_news *out_news);
+// {"error": ...} as the last event.
+RN_MUST_USE rn_status rn_reply_put_failure(rn_reply *reply);
 
 uint32_t rn_reply_choices(const rn_reply *reply);
 
@@ -27,6 +31,9 @@ RN_MUST_USE rn_status rn_reply_put_slice(rn_buffer *buffer, rn_str text);
 RN_MUST_USE rn_status rn_reply_close_string(rn_buffer *buffer);
 
 RN_MUST_USE rn_status rn_reply_form_lines(rn_reply *reply, rn_reply_news *out_news);
+RN_MUST_USE rn_status rn_reply_form_embeddings(rn_reply *reply, rn_reply_news *out_news);
+RN_MUST_USE rn_status rn_reply_form_ranking(rn_reply *reply, rn_reply_news *out_news);
+RN_MUST_USE rn_status rn_reply_form_response(rn_reply *reply, rn_reply_news *out_news);
 // "id" and "type" of a choice's call.
 void rn_reply_put_call_id(const rn_reply *reply, rn_json *json, uint32_t choice, uint32_t call);
 

@@ -1,6 +1,8 @@
 // request.c — a request as a whole: defaults, fields, and what must hold between them.
 #include "server/request_reader.h"
 
+#include "memory/account.h"
+
 #include <float.h>
 
 static void take_advice(const rn_sampling_advice *advice, rn_sampling *out) {
@@ -29,17 +31,24 @@ static void set_defaults(rn_request_kind kind, const rn_sampling_advice *advice,
 
 static bool read_all(rn_request_state *state, rn_str body) {
     rn_request_reader *reader = &state->reader;
-    bool more = true, ollama = is_ollama(state->request->kind);
-    if (!rn_request_reader_begin(reader, body, &state->request->memory, reader->problem))
+    rn_request_kind kind = state->request->kind;
+    bool more = true, ollama = is_ollama(kind), response = kind == RN_REQUEST_RESPONSE;
+    bool image = kind == RN_REQUEST_IMAGE;
+    uint64_t extra = response ? rn_request_extra_bytes(kind) - 4096 : 0; // alignment
+    if (!rn_request_reader_begin_with(reader, body, extra, &state->request->memory,
+                                      reader->problem))
         return false;
     size_t prompt_bytes = RN_REQUEST_PROMPTS * sizeof(rn_request_prompt); // zeros
     state->request->prompts = rn_request_take(reader, prompt_bytes, _Alignof(rn_request_prompt));
     if (!rn_request_open(reader)) return false;
     for (rn_str key; rn_request_next_key(reader, &key, &more);) {
-        if (!more) return rn_request_close(reader) && (!ollama || rn_request_finish_ollama(state));
-        if (!(ollama ? rn_request_read_ollama_field(state, key)
-                     : rn_request_read_field(state, key)))
-            return false;
+        if (!more)
+            return rn_request_close(reader) && (!ollama || rn_request_finish_ollama(state)) &&
+                   (!response || rn_request_finish_response(state));
+        bool good = ollama  ? rn_request_read_ollama_field(state, key)
+                    : image ? rn_request_read_image_field(state, key)
+                            : rn_request_read_field(state, key);
+        if (!good) return false;
     }
     return false;
 }
@@ -48,10 +57,15 @@ static bool read_all(rn_request_state *state, rn_str body) {
 
 static bool check_start(rn_request_state *state) {
     rn_request *request = state->request;
+    if (request->kind == RN_REQUEST_EMBED) return true;
     if (request->kind == RN_REQUEST_CHAT) {
         request->prompt_count = 1;
-        return request->message_count > 0 || rn_request_missing(&state->reader, "messages");
+        return request->message_count > 0 ||
+               rn_request_missing(&state->reader,
+                                  request->dialect == RN_DIALECT_RESPONSES ? "input" : "messages");
     }
+    if (request->kind == RN_REQUEST_IMAGE)
+        return request->image.prompt || rn_request_missing(&state->reader, "prompt");
     return request->prompt_count > 0 || rn_request_missing(&state->reader, "prompt");
 }
 
@@ -78,7 +92,7 @@ static bool check_choices(const rn_request_state *state) {
         return rn_problem_set(problem, 400, "unsupported_value", "best_of",
                               "best_of is %lld and n is %u: only n of n are made",
                               (long long)state->best_of, request->n);
-    if (choices > state->limits->choices)
+    if (request->kind != RN_REQUEST_EMBED && choices > state->limits->choices)
         return rn_problem_set(problem, 400, "out_of_range", "n",
                               "%zu prompts with n %u are %llu choices: at most %u at once",
                               request->prompt_count, request->n, (unsigned long long)choices,
@@ -117,12 +131,40 @@ bool rn_request_read(rn_request_kind kind, rn_str body, const rn_request_limits 
     rn_request_state state = {
         .reader.problem = out_problem, .request = out, .limits = limits, .top_logprobs = -1};
     set_defaults(kind, limits->advice, out);
-    bool good = read_all(&state, body) && check_start(&state) &&
-                check_model(out, limits, out_problem) && check_choices(&state) &&
-                check_logprobs(&state) && check_sampling(&state);
+    bool read =
+        rn_request_embeds(kind) ? rn_request_read_embedding(&state, body) : read_all(&state, body);
+    bool good = read && check_start(&state) && check_model(out, limits, out_problem);
+    if (kind != RN_REQUEST_IMAGE)
+        good = good && check_choices(&state) && check_logprobs(&state) && check_sampling(&state);
     memcpy(out->unknown, state.reader.unknown.text, sizeof out->unknown);
     if (!good) rn_request_free(out);
     return good;
+}
+
+static rn_status find_model(rn_json_reader *reader, rn_json_item *out) {
+    RN_TRY(rn_json_expect(reader, RN_JSON_OBJECT, NULL));
+    for (;;) {
+        RN_TRY(rn_json_next(reader, out));
+        if (out->kind != RN_JSON_KEY) return RN_OK;
+        bool model = rn_str_equal(out->text, RN_STR("model"));
+        if (model) return rn_json_next(reader, out);
+        RN_TRY(rn_json_skip(reader));
+    }
+}
+
+bool rn_request_find_model(rn_str body, char *out, size_t bytes) {
+    rn_json_reader reader;
+    rn_json_item item;
+    rn_json_reader_init(&reader, body, RN_HOST_IO);
+    bool found = find_model(&reader, &item) == RN_OK && item.kind == RN_JSON_STRING;
+    if (found) rn_request_drop_tag(&item.text);
+    found = found && item.text.bytes < bytes;
+    if (found) {
+        memcpy(out, item.text.data, item.text.bytes);
+        out[item.text.bytes] = 0;
+    }
+    rn_json_reader_free(&reader);
+    return found;
 }
 
 void rn_request_free(rn_request *request) {

@@ -10,7 +10,9 @@ enum {
     GENERATE = 1 << RN_REQUEST_GENERATE,
     COMPLETION = 1 << RN_REQUEST_COMPLETION,
     CHAT = 1 << RN_REQUEST_CHAT,
+    RESPONSE = 1 << RN_REQUEST_RESPONSE,
     OPENAI = COMPLETION | CHAT,
+    TALK = CHAT | RESPONSE,
     TEXT = GENERATE | COMPLETION,
     ALL = GENERATE | OPENAI,
     STOP_BYTES = 256 // of one stop string: rn_stopper_create
@@ -270,6 +272,28 @@ static bool read_format(rn_request_state *state, const field *f) {
     return rn_request_read_format(state, f->name);
 }
 
+static bool read_items(rn_request_state *state, const field *f) {
+    return rn_request_read_items(state, f->name);
+}
+
+static bool read_text_settings(rn_request_state *state, const field *f) {
+    return rn_request_read_text_settings(state, f->name);
+}
+
+static bool read_flat_tools(rn_request_state *state, const field *f) {
+    return rn_request_read_flat_tools(state, f->name);
+}
+
+static bool read_flat_choice(rn_request_state *state, const field *f) {
+    return rn_request_read_flat_choice(state, f->name);
+}
+
+static bool refuse_stored(rn_request_state *state, const field *f) {
+    return rn_problem_set(state->reader.problem, 400, "unsupported_value", f->name,
+                          "%s: this server keeps no conversations; send all of it as input",
+                          f->name);
+}
+
 // ---- the table ----------------------------------------------------------------------------------
 
 #define AT(member)        .offset = offsetof(rn_request, member)
@@ -280,23 +304,23 @@ static bool read_format(rn_request_state *state, const field *f) {
 // clang-format off
 static const field fields[] = {
     // Honoured.
-    ROW("model",                   ALL,        read_text, AT(model)),
+    ROW("model",                   ALL | RESPONSE, read_text, AT(model)),
     ROW("prompt",                  TEXT,       read_prompt),
     ROW("messages",                CHAT,       read_messages),
     ROW("max_tokens",              ALL,        read_max_tokens),
     ROW("max_completion_tokens",   CHAT,       read_max_tokens),
-    ROW("temperature",             ALL,        read_float, AT(sampling.temperature), FROM_TO(0, 2)),
-    ROW("top_p",                   ALL,        read_float, AT(sampling.top_p), FROM_TO(0, 1)),
-    ROW("top_k",                   ALL,        read_count, AT(sampling.top_k), FROM_TO(0, INT32_MAX)),
-    ROW("min_p",                   ALL,        read_float, AT(sampling.min_p), FROM_TO(0, 1)),
-    ROW("repetition_penalty",      ALL,        read_float, AT(sampling.repetition_penalty), FROM_TO(0.1, 10)),
-    ROW("presence_penalty",        ALL,        read_float, AT(sampling.presence_penalty), FROM_TO(-2, 2)),
-    ROW("frequency_penalty",       ALL,        read_float, AT(sampling.frequency_penalty), FROM_TO(-2, 2)),
+    ROW("temperature",             ALL | RESPONSE, read_float, AT(sampling.temperature), FROM_TO(0, 2)),
+    ROW("top_p",                   ALL | RESPONSE, read_float, AT(sampling.top_p), FROM_TO(0, 1)),
+    ROW("top_k",                   ALL | RESPONSE, read_count, AT(sampling.top_k), FROM_TO(0, INT32_MAX)),
+    ROW("min_p",                   ALL | RESPONSE, read_float, AT(sampling.min_p), FROM_TO(0, 1)),
+    ROW("repetition_penalty",      ALL | RESPONSE, read_float, AT(sampling.repetition_penalty), FROM_TO(0.1, 10)),
+    ROW("presence_penalty",        ALL | RESPONSE, read_float, AT(sampling.presence_penalty), FROM_TO(-2, 2)),
+    ROW("frequency_penalty",       ALL | RESPONSE, read_float, AT(sampling.frequency_penalty), FROM_TO(-2, 2)),
     ROW("logit_bias",              OPENAI,     read_bias),
-    ROW("seed",                    ALL,        read_seed),
-    ROW("stop",                    ALL,        read_stop),
+    ROW("seed",                    ALL | RESPONSE, read_seed),
+    ROW("stop",                    ALL | RESPONSE, read_stop),
     ROW("n",                       ALL,        read_n),
-    ROW("stream",                  ALL,        read_flag, AT(stream)),
+    ROW("stream",                  ALL | RESPONSE, read_flag, AT(stream)),
     ROW("stream_options",          OPENAI,     read_stream_options),
     ROW("logprobs",                TEXT,       read_logprobs, AT(sampling.logprobs), FROM_TO(0, RN_LOGPROBS_MAX)),
     ROW("logprobs",                CHAT,       read_flag, AT(logprobs)),
@@ -305,16 +329,25 @@ static const field fields[] = {
     ROW("response_format",         OPENAI,     read_format),
     ROW("tools",                   CHAT,       read_tools),
     ROW("tool_choice",             CHAT,       read_tool_choice),
+    ROW("input",                   RESPONSE,   read_items),
+    ROW("instructions",            RESPONSE,   read_text, AT(instructions)),
+    ROW("max_output_tokens",       RESPONSE,   read_max_tokens),
+    ROW("text",                    RESPONSE,   read_text_settings),
+    ROW("tools",                   RESPONSE,   read_flat_tools),
+    ROW("tool_choice",             RESPONSE,   read_flat_choice),
 
     // Ignored: they cannot change the answer.
-    ROW("user",                    OPENAI,     ignore_text),
-    ROW("safety_identifier",       CHAT,       ignore_text),
-    ROW("metadata",                CHAT,       ignore_object), // of what is stored: nothing is
-    ROW("service_tier",            CHAT,       ignore_text),
-    ROW("prompt_cache_key",        CHAT,       ignore_text), // equal beginnings are found anyway
-    ROW("prompt_cache_retention",  CHAT,       ignore_text),
-    ROW("prompt_cache_options",    CHAT,       ignore_object),
-    ROW("parallel_tool_calls",     CHAT,       ignore_flag), // a model calls as many as it likes
+    ROW("store",                   RESPONSE,   ignore_flag), // nothing is, and the answer says so
+    ROW("reasoning",               RESPONSE,   ignore_object),
+    ROW("stream_options",          RESPONSE,   ignore_object),
+    ROW("user",                    OPENAI | RESPONSE, ignore_text),
+    ROW("safety_identifier",       TALK,       ignore_text),
+    ROW("metadata",                TALK,       ignore_object), // of what is stored: nothing is
+    ROW("service_tier",            TALK,       ignore_text),
+    ROW("prompt_cache_key",        TALK,       ignore_text), // equal beginnings are found anyway
+    ROW("prompt_cache_retention",  TALK,       ignore_text),
+    ROW("prompt_cache_options",    TALK,       ignore_object),
+    ROW("parallel_tool_calls",     TALK,       ignore_flag), // a model calls as many as it likes
     ROW("prediction",              CHAT,       ignore_object), // would only be faster
 
     // Refused, but for values that change nothing.
@@ -329,6 +362,14 @@ static const field fields[] = {
     ROW("audio",                   CHAT,       neutral_null),
     ROW("moderation",              CHAT,       neutral_null),
     ROW("web_search_options",      CHAT,       neutral_null),
+    ROW("previous_response_id",    RESPONSE,   refuse_stored),
+    ROW("conversation",            RESPONSE,   refuse_stored),
+    ROW("prompt",                  RESPONSE,   refuse_stored),
+    ROW("background",              RESPONSE,   neutral_flag),
+    ROW("include",                 RESPONSE,   neutral_list),
+    ROW("truncation",              RESPONSE,   neutral_text, .values = "disabled"),
+    ROW("max_tool_calls",          RESPONSE,   neutral_null),
+    ROW("top_logprobs",            RESPONSE,   neutral_null),
 };
 // clang-format on
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

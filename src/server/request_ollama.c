@@ -133,8 +133,7 @@ bool rn_request_read_ollama_field(rn_request_state *state, rn_str key) {
 
 // ---- what it comes to ---------------------------------------------------------------------------
 
-// A tag that everybody's models have says nothing: "llama:latest".
-static void drop_tag(rn_str *model) {
+void rn_request_drop_tag(rn_str *model) {
     const rn_str tag = RN_STR(":latest");
     if (rn_str_ends(*model, tag)) model->bytes -= tag.bytes;
 }
@@ -147,7 +146,7 @@ bool rn_request_finish_ollama(rn_request_state *state) {
     request->dialect = chat ? RN_DIALECT_OLLAMA_CHAT : RN_DIALECT_OLLAMA_GENERATE;
     request->kind = plain ? RN_REQUEST_COMPLETION : RN_REQUEST_CHAT;
     if (!request->max_tokens) request->max_tokens = UINT32_MAX; // as many as fit
-    drop_tag(&request->model);
+    rn_request_drop_tag(&request->model);
     if (chat) return true;
     if (!ollama->prompt.data) return rn_request_missing(&state->reader, "prompt");
     if (plain) {

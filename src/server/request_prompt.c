@@ -24,10 +24,13 @@ static bool add_tokens(rn_request_state *state, const char *field, bool begun) {
 // A list of texts, or of lists of tokens: all of the kind of the first, which is the item.
 static bool add_list(rn_request_state *state, const char *field) {
     rn_request_reader *reader = &state->reader;
+    bool embeds = rn_request_embeds(state->request->kind);
+    size_t most = embeds ? RN_REQUEST_INPUTS : RN_REQUEST_PROMPTS;
     for (rn_json_kind kind = reader->item.kind; reader->item.kind != RN_JSON_ARRAY_END;) {
-        if (state->request->prompt_count == RN_REQUEST_PROMPTS)
+        if (state->request->prompt_count == most)
             return rn_problem_set(reader->problem, 400, "out_of_range", field,
-                                  "%s has more than %d prompts", field, RN_REQUEST_PROMPTS);
+                                  "%s has more than %zu %s", field, most,
+                                  embeds ? "texts" : "prompts");
         if (reader->item.kind != kind)
             return rn_request_wrong_type(reader, field, "like the others: all text, or all tokens");
         if (!(kind == RN_JSON_ARRAY ? add_tokens(state, field, false) : add_text(state, field)) ||
@@ -39,7 +42,9 @@ static bool add_list(rn_request_state *state, const char *field) {
 
 bool rn_request_read_prompt(rn_request_state *state, const char *field) {
     rn_request_reader *reader = &state->reader;
-    bool lists = state->request->kind == RN_REQUEST_COMPLETION;
+    rn_request_kind kind = state->request->kind;
+    bool lists = kind == RN_REQUEST_COMPLETION || kind == RN_REQUEST_EMBED ||
+                 kind == RN_REQUEST_OLLAMA_EMBED;
     if (reader->item.kind == RN_JSON_STRING) return add_text(state, field);
     if (reader->item.kind != RN_JSON_ARRAY || !lists)
         return rn_request_wrong_type(
@@ -238,7 +243,9 @@ void rn_request_push_message(rn_request_state *state, rn_str role, rn_str conten
     request->message_count++;
 }
 
-static void reverse(rn_chat_message *messages, size_t count) {
+void rn_request_reverse_messages(rn_request *request) {
+    rn_chat_message *messages = request->messages;
+    size_t count = request->message_count;
     for (size_t i = 0; i < count / 2; i++) {
         rn_chat_message last = messages[count - 1 - i];
         messages[count - 1 - i] = messages[i];
@@ -255,7 +262,7 @@ bool rn_request_read_messages(rn_request_state *state, const char *field) {
     if (reader->item.kind != RN_JSON_ARRAY) return rn_request_wrong_type(reader, field, "a list");
     while (rn_request_next(reader)) {
         if (reader->item.kind == RN_JSON_ARRAY_END) {
-            reverse(request->messages, request->message_count);
+            rn_request_reverse_messages(request);
             return true;
         }
         if (request->message_count == MESSAGES)

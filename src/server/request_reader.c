@@ -19,7 +19,12 @@ _Static_assert(SLACK_BYTES + 1024 <= RN_REQUEST_FIXED_BYTES, "as request.h promi
 
 bool rn_request_reader_begin(rn_request_reader *reader, rn_str body, rn_arena *memory,
                              rn_problem *problem) {
-    uint64_t bytes = rn_round_up(2 * (uint64_t)body.bytes, 16) + SLACK_BYTES;
+    return rn_request_reader_begin_with(reader, body, 0, memory, problem);
+}
+
+bool rn_request_reader_begin_with(rn_request_reader *reader, rn_str body, uint64_t extra_bytes,
+                                  rn_arena *memory, rn_problem *problem) {
+    uint64_t bytes = rn_round_up(2 * (uint64_t)body.bytes, 16) + SLACK_BYTES + extra_bytes;
     void *block = NULL;
     *reader = (rn_request_reader){.problem = problem};
     rn_arena_init(memory, RN_HOST_IO, 1024);

@@ -33,6 +33,9 @@ typedef struct rn_request_reader {
 // Takes the block from `memory`, which is initialised here and stays the caller's to free.
 bool rn_request_reader_begin(rn_request_reader *reader, rn_str body, rn_arena *memory,
                              rn_problem *problem);
+// The same with room for more than the body leaves behind.
+bool rn_request_reader_begin_with(rn_request_reader *reader, rn_str body, uint64_t extra_bytes,
+                                  rn_arena *memory, rn_problem *problem);
 
 // The next item into reader->item: 400 "invalid_json" where there is none.
 bool rn_request_next(rn_request_reader *reader);
@@ -106,13 +109,31 @@ bool rn_request_read_tools(rn_request_state *state, const char *field);
 bool rn_request_read_tool_choice(rn_request_state *state, const char *field);
 bool rn_request_read_calls(rn_request_reader *reader, const char *field, rn_str *out);
 bool rn_request_read_format(rn_request_state *state, const char *field);
-// Puts a message in front of those that are there.
+// Puts a message in front of those that are there; and turns all of them round.
 void rn_request_push_message(rn_request_state *state, rn_str role, rn_str content);
+void rn_request_reverse_messages(rn_request *request);
+// Whether a tool may be called so.
+bool rn_request_is_tool_name(rn_str name);
+// Fields of /v1/responses (request_responses.c).
+bool rn_request_read_items(rn_request_state *state, const char *field);
+bool rn_request_read_text_settings(rn_request_state *state, const char *field);
+bool rn_request_read_flat_tools(rn_request_state *state, const char *field);
+bool rn_request_read_flat_choice(rn_request_state *state, const char *field);
+// After all fields: a chat.
+bool rn_request_finish_response(rn_request_state *state);
+// All of a request for embeddings, from its first byte.
+bool rn_request_read_embedding(rn_request_state *state, rn_str body);
+// Of one for scores: a key and its value; after all fields: as if it were for embeddings.
+bool rn_request_read_rerank_field(rn_request_state *state, rn_str key);
+bool rn_request_finish_rerank(rn_request_state *state);
 // The value that is reader.item, as a field of that kind of request.
 bool rn_request_read_as(rn_request_state *state, rn_request_kind kind, const char *name);
 bool rn_request_read_ollama_field(rn_request_state *state, rn_str key);
 // After all fields: a request of another kind.
 bool rn_request_finish_ollama(rn_request_state *state);
+// A tag that everybody's models have says nothing: "llama:latest".
+void rn_request_drop_tag(rn_str *model);
+bool rn_request_read_image_field(rn_request_state *state, rn_str key);
 // A key of the outermost object and its value.
 bool rn_request_read_field(rn_request_state *state, rn_str key);
 

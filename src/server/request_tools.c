@@ -8,7 +8,7 @@
 
 enum { TOOLS = 128, NAME_BYTES = 64 };
 
-static bool is_name(rn_str name) {
+bool rn_request_is_tool_name(rn_str name) {
     for (size_t i = 0; i < name.bytes; i++) {
         char c = name.data[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -33,7 +33,8 @@ static bool read_function(rn_request_reader *reader, const char *field, rn_str *
         bool name = rn_str_equal(key, RN_STR("name"));
         bool object = rn_str_equal(key, RN_STR("parameters"));
         if (!rn_request_next(reader)) return false;
-        if (name && (!rn_request_string(reader, field) || !is_name(reader->item.text)))
+        if (name &&
+            (!rn_request_string(reader, field) || !rn_request_is_tool_name(reader->item.text)))
             return reader->item.kind == RN_JSON_STRING && refuse_name(reader, field);
         if (name && out_name) *out_name = rn_request_keep(reader);
         if (object && reader->item.kind != RN_JSON_OBJECT && reader->item.kind != RN_JSON_NULL)
@@ -130,16 +131,6 @@ typedef struct written_tool {
     rn_str name, parameters;
 } written_tool;
 
-static rn_status skip_value(rn_json_reader *reader, rn_json_item item) {
-    int depth = 0;
-    for (;;) {
-        if (item.kind == RN_JSON_OBJECT || item.kind == RN_JSON_ARRAY) depth++;
-        if (item.kind == RN_JSON_OBJECT_END || item.kind == RN_JSON_ARRAY_END) depth--;
-        if (depth <= 0 && item.kind != RN_JSON_KEY) return RN_OK;
-        RN_TRY(rn_json_next(reader, &item));
-    }
-}
-
 // The members "name" and "parameters" of one tool's "function", as they are written.
 static rn_status find_tool(rn_json_reader *reader, rn_str text, written_tool *out) {
     rn_json_item item;
@@ -158,7 +149,7 @@ static rn_status find_tool(rn_json_reader *reader, rn_str text, written_tool *ou
             continue;
         }
         size_t begin = (size_t)item.offset;
-        RN_TRY(skip_value(reader, item));
+        RN_TRY(rn_json_skip_rest(reader, &item));
         rn_str value = {text.data + begin, reader->at - begin};
         if (name) out->name = value;
         if (parameters && item.kind == RN_JSON_OBJECT) out->parameters = value;

@@ -65,9 +65,51 @@ static rn_status resolve(rn_server_options *o) {
 
 // ---- life ---------------------------------------------------------------------------------------
 
+// What engine `index` is given: of the first model's own settings, the others have none.
+static void set_options(const rn_server *server, uint32_t index, rn_server_options *out) {
+    *out = server->options;
+    if (index == 0) return;
+    out->model_path = server->options.more_models[index - 1].path;
+    out->model_name = server->options.more_models[index - 1].name;
+    out->model = (rn_model_options){0};
+    out->chat_template = out->save_folder = NULL;
+    out->embeddings = false;
+}
+
+static rn_status open_engines(rn_server *server) {
+    void *engines = NULL, *each = NULL;
+    uint32_t count = 1 + (uint32_t)server->options.more_model_count;
+    RN_TRY(rn_alloc_zeroed(FROM, count, sizeof *server->engines, &engines));
+    server->engines = engines;
+    server->engine_count = count;
+    RN_TRY(rn_alloc_zeroed(FROM, count, sizeof *server->each, &each));
+    server->each = each;
+    for (uint32_t i = 0; i < count; i++) {
+        set_options(server, i, &server->each[i]);
+        RN_TRY(rn_engine_create(&server->each[i], &server->memory, &server->metrics,
+                                count > 1 ? &server->roster : NULL, server->engines[0],
+                                &server->engines[i]));
+    }
+    server->engine = server->engines[0];
+    return RN_OK;
+}
+
+// The first one last: the others use what it has.
+static void close_engines(rn_server *server) {
+    for (uint32_t i = 0; server->engines && i < server->engine_count; i++)
+        rn_engine_stop(server->engines[i]);
+    for (uint32_t i = server->engine_count; server->engines && i-- > 0;)
+        rn_engine_destroy(server->engines[i]);
+    rn_free(FROM, server->engines, server->engine_count * sizeof *server->engines);
+    rn_free(FROM, server->each, server->engine_count * sizeof *server->each);
+}
+
 static rn_status open_parts(rn_server *server) {
+    if (server->options.more_model_count >= RN_ROSTER_MODELS)
+        return rn_fail(RN_INVALID, "%zu models in one server: at most %d",
+                       server->options.more_model_count + 1, RN_ROSTER_MODELS);
     rn_request_memory_init(&server->memory, server->options.limits.request_bytes);
-    RN_TRY(rn_engine_create(&server->options, &server->memory, &server->metrics, &server->engine));
+    RN_TRY(open_engines(server));
     return rn_http_start(server, &server->http);
 }
 
@@ -94,6 +136,7 @@ rn_status rn_server_create(const rn_server_options *options, rn_server **out) {
     if (options) server->options = *options;
     server->started = (int64_t)time(NULL);
     server->started_ns = rn_clock_ns();
+    rn_roster_init(&server->roster);
     rn_status s = resolve(&server->options);
     if (s == RN_OK) s = open_parts(server);
     if (s != RN_OK) {
@@ -111,7 +154,8 @@ void rn_server_destroy(rn_server *server) {
     if (!server) return;
     rn_error_info error = *rn_last_error();
     rn_http_destroy(server->http);
-    rn_engine_destroy(server->engine);
+    close_engines(server);
+    rn_roster_free(&server->roster);
     rn_profile_view_end(server);
     rn_free(FROM, server, sizeof *server);
     (void)rn_error_restore(&error);
@@ -124,7 +168,8 @@ uint16_t rn_server_port(const rn_server *server) {
 uint64_t rn_server_own_bytes(const rn_server *server) {
     const rn_server_limits *limits = &server->options.limits;
     return rn_http_bytes(&server->options) + limits->request_bytes +
-           limits->waiting * sizeof(rn_job_queue_client) + RN_PROFILE_VIEW_BYTES;
+           server->engine_count * limits->waiting * sizeof(rn_job_queue_client) +
+           RN_PROFILE_VIEW_BYTES;
 }
 
 // ---- serving ------------------------------------------------------------------------------------
@@ -144,17 +189,61 @@ static void write_budget(const rn_engine_facts *facts, char *out, size_t bytes) 
 // All that somebody who starts a server wants to see, in one line.
 static void log_ready(const rn_server *server) {
     rn_engine_facts facts;
-    char budget[160];
+    char budget[160], what[96];
     rn_engine_get_facts(server->engine, &facts);
     write_budget(&facts, budget, sizeof budget);
-    rn_log(RN_LOG_INFO, "server",
-           "ready: %s on %s, %s, context %u tokens, %u request%s in parallel, listening on %s",
-           rn_engine_model_name(server->engine), facts.target, budget, facts.context,
-           facts.sequences_max, facts.sequences_max == 1 ? "" : "s", address_of(server).text);
+    if (facts.ranks)
+        snprintf(what, sizeof what, "scores of texts (/v1/rerank), with the query %u tokens",
+                 facts.context);
+    else if (facts.embeds)
+        snprintf(what, sizeof what, "embeddings of %u dimensions, texts of %u tokens",
+                 facts.dimensions, facts.context);
+    else if (rn_engine_diffusion(server->engine))
+        snprintf(what, sizeof what, "pictures");
+    else
+        snprintf(what, sizeof what, "context %u tokens, %u request%s in parallel", facts.context,
+                 facts.sequences_max, facts.sequences_max == 1 ? "" : "s");
+    rn_log(RN_LOG_INFO, "server", "ready: %s on %s, %s, %s, listening on %s",
+           rn_engine_model_name(server->engine), facts.target, budget, what,
+           address_of(server).text);
+}
+
+static bool is_failed(rn_engine *engine, rn_engine_facts *out) {
+    rn_engine_get_facts(engine, out);
+    return out->phase == RN_ENGINE_FAILED;
+}
+
+// A line a model.
+static void log_models(const rn_server *server) {
+    rn_engine_facts facts;
+    for (uint32_t i = 0; i < server->engine_count; i++) {
+        rn_engine *engine = server->engines[i];
+        rn_engine_presence presence = rn_engine_get_presence(engine);
+        if (is_failed(engine, &facts)) continue; // it was told
+        rn_log(RN_LOG_INFO, "server", "model %s: %s, a share of %s%s", rn_engine_model_name(engine),
+               facts.ranks    ? "scores"
+               : facts.embeds ? "embeddings"
+                              : "text",
+               rn_size_format(presence.share_bytes).text,
+               presence.loaded ? "" : ", loaded when it is asked for");
+    }
+}
+
+static rn_status load_several(rn_server *server, const rn_generator_options *generator) {
+    rn_engine_facts facts;
+    RN_TRY(rn_engines_load(server->engines, server->engine_count, generator,
+                           rn_server_own_bytes(server)));
+    for (uint32_t i = server->engine_count; i-- > 0;)
+        if (!is_failed(server->engines[i], &facts)) server->engine = server->engines[i];
+    log_models(server);
+    return RN_OK;
 }
 
 rn_status rn_server_load(rn_server *server, const rn_generator_options *generator) {
-    RN_TRY(rn_engine_load(server->engine, generator, rn_server_own_bytes(server)));
+    if (server->engine_count > 1)
+        RN_TRY(load_several(server, generator));
+    else
+        RN_TRY(rn_engine_load(server->engine, generator, rn_server_own_bytes(server)));
     rn_stage("server_ready");
     log_ready(server);
     return RN_OK;
@@ -162,8 +251,8 @@ rn_status rn_server_load(rn_server *server, const rn_generator_options *generato
 
 static bool has_failed(rn_server *server) {
     rn_engine_facts facts;
-    rn_engine_get_facts(server->engine, &facts);
-    if (facts.phase != RN_ENGINE_FAILED) return false;
+    for (uint32_t i = 0; i < server->engine_count; i++)
+        if (!is_failed(server->engines[i], &facts)) return false;
     (void)rn_error_restore(&facts.failure);
     return true;
 }
@@ -181,7 +270,12 @@ rn_status rn_server_run(rn_server *server, const rn_flag *stop, double drain_sec
            drain_seconds);
     uint64_t start = rn_clock_ns();
     rn_http_stop_accepting(server->http);
-    if (!rn_engine_drain(server->engine, drain_seconds))
+    bool in_time = true;
+    for (uint32_t i = 0; i < server->engine_count; i++) {
+        double left = drain_seconds - (double)(rn_clock_ns() - start) / 1e9;
+        in_time &= rn_engine_drain(server->engines[i], left > 0 ? left : 0);
+    }
+    if (!in_time)
         rn_log(RN_LOG_WARNING, "server", "some requests did not end in time and were cut off");
     // What has been made by then may take the rest of the time to go out, a second at least.
     double left = drain_seconds - (double)(rn_clock_ns() - start) / 1e9;

@@ -17,13 +17,24 @@ struct rn_server {
     rn_server_options options; // nothing left to default
     rn_request_memory memory;
     rn_metrics metrics;
-    rn_engine *engine;
+    rn_engine *engine;       // the first that works: whoever names no model gets it
+    rn_engine **engines;     // (engine_count), one a model
+    rn_server_options *each; // (engine_count): what each is given
+    uint32_t engine_count;
+    rn_roster roster; // of several
     rn_http *http;
     rn_server_recording recording; // that /profile/start asked for
     _Atomic uint64_t told[16];     // a bit for each field's name that was warned of, by its hash
     int64_t started;               // seconds since 1970
     uint64_t started_ns;
 };
+
+// The engine that serves a name: a model's, or an adapter's; NULL: none does.
+rn_engine *rn_server_find(rn_server *server, rn_str name);
+// Where nobody does, and any name will do: one that makes what is asked for, the first if none.
+rn_engine *rn_server_pick(rn_server *server, rn_request_kind kind);
+// One that is loaded, the first if none is.
+rn_engine *rn_server_loaded(rn_server *server);
 
 // ---- endpoints that answer at once --------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "server/request_reader.h"
 #include "server/tokenizing.h"
+#include "server/look.h"
 #include "server/reply_form.h"
 #include "server/server.h"
 
@@ -20,9 +21,13 @@ typedef struct tokenize_request {
 static const rn_tokenizer *find_tokenizer(rn_server *server, rn_problem *problem) {
     const rn_tokenizer *tokenizer = rn_engine_tokenizer(server->engine);
     rn_engine_facts facts;
+    if (tokenizer) return tokenizer;
     rn_engine_get_facts(server->engine, &facts);
-    if (!tokenizer) (void)rn_phase_refuse(facts.phase, &facts.failure, problem);
-    return tokenizer;
+    if (facts.phase == RN_ENGINE_READY)
+        (void)rn_look_refuse_kind(server->engine, problem);
+    else
+        (void)rn_phase_refuse(facts.phase, &facts.failure, problem);
+    return NULL;
 }
 
 // ---- /tokenize ----------------------------------------------------------------------------------

@@ -60,11 +60,19 @@ size_t rn_tokenizing_text_bytes(const rn_request *request) {
 }
 
 static const char *field_of(const rn_request *request) {
+    if (request->dialect == RN_DIALECT_RERANK) return "documents";
+    if (request->kind == RN_REQUEST_EMBED)
+        return request->dialect == RN_DIALECT_OLLAMA_EMBEDDINGS ? "prompt" : "input";
     return request->kind == RN_REQUEST_CHAT ? "messages" : "prompt";
 }
 
 static bool refuse_length(const rn_request *request, size_t prompt, const rn_tokenizing *tokenizing,
                           rn_problem *out) {
+    if (request->kind == RN_REQUEST_EMBED)
+        return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
+                              "a text has %zu tokens; at most %u are embedded (\"truncate\": true "
+                              "leaves out its end)",
+                              prompt, tokenizing->context);
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
                           "the %s %zu tokens; the context has %u, and an answer needs at least one",
                           request->kind == RN_REQUEST_CHAT ? "messages make" : "prompt has", prompt,
@@ -75,20 +83,22 @@ static bool refuse_length(const rn_request *request, size_t prompt, const rn_tok
 static bool check_text(const rn_tokenizing *tokenizing, const rn_request *request, size_t bytes,
                        rn_problem *out) {
     size_t most = 0;
-    if (!rn_mul_size(tokenizing->context, tokenizing->spelled_bytes, &most) || bytes <= most)
+    if (request->truncates || !rn_mul_size(tokenizing->context, tokenizing->spelled_bytes, &most) ||
+        bytes <= most)
         return true;
+    static const char *const what[] = {"the prompt is", "the prompt is", "the messages are",
+                                       "a text is"};
     return rn_problem_set(out, 400, "context_length_exceeded", field_of(request),
                           "%s %zu bytes long; the context has %u tokens, which can be %zu bytes "
                           "at most",
-                          request->kind == RN_REQUEST_CHAT ? "the messages are" : "the prompt is",
-                          bytes, tokenizing->context, most);
+                          what[request->kind], bytes, tokenizing->context, most);
 }
 
-static bool check_ids(const rn_tokenizing *tokenizing, const rn_request_prompt *prompt,
-                      rn_problem *out) {
+static bool check_ids(const rn_tokenizing *tokenizing, const rn_request *request,
+                      const rn_request_prompt *prompt, rn_problem *out) {
     for (size_t i = 0; i < prompt->id_count; i++)
         if (prompt->ids[i] >= tokenizing->vocab_size)
-            return rn_problem_set(out, 400, "out_of_range", "prompt",
+            return rn_problem_set(out, 400, "out_of_range", field_of(request),
                                   "token %u: the vocabulary has %u", prompt->ids[i],
                                   tokenizing->vocab_size);
     return true;
@@ -126,17 +136,25 @@ static bool fail_with_error(rn_problem *out, const char *field) {
     return false;
 }
 
-// The list as it is kept: exactly as long as it is.
+// The list as it is kept: exactly as long as it is. Of a text to embed that is too long the
+// beginning counts, and the token that the tokenizer puts behind every text.
 static bool keep_tokens(const rn_tokenizing *tokenizing, rn_job *job, size_t index,
                         const uint32_t *ids, size_t count, rn_problem *out) {
+    const rn_request *request = &job->request;
+    bool embeds = request->kind == RN_REQUEST_EMBED;
+    size_t most = embeds ? tokenizing->context : tokenizing->context - 1, kept = count;
     void *block = NULL;
     if (count == 0)
-        return rn_problem_set(out, 400, "invalid_value", "prompt", "the list of tokens is empty");
-    if (count >= tokenizing->context) return refuse_length(&job->request, count, tokenizing, out);
-    if (!keep_room(tokenizing, job, count * sizeof *ids, out)) return false;
-    if (rn_alloc(RN_HOST_IO, count * sizeof *ids, &block) != RN_OK) return fail_with_error(out, "");
-    memcpy(block, ids, count * sizeof *ids);
-    job->prompts[index] = (rn_tokens){block, count, count};
+        return rn_problem_set(out, 400, "invalid_value", field_of(request),
+                              "the list of tokens is empty");
+    if (count > most && !request->truncates) return refuse_length(request, count, tokenizing, out);
+    if (kept > most) kept = most;
+    if (!keep_room(tokenizing, job, kept * sizeof *ids, out)) return false;
+    if (rn_alloc(RN_HOST_IO, kept * sizeof *ids, &block) != RN_OK) return fail_with_error(out, "");
+    memcpy(block, ids, kept * sizeof *ids);
+    job->prompts[index] = (rn_tokens){block, kept, kept};
+    if (kept < count && rn_tokenizer_get_info(tokenizing->tokenizer)->adds_end)
+        job->prompts[index].ids[kept - 1] = ids[count - 1];
     return true;
 }
 
@@ -203,12 +221,76 @@ static bool read_text(const rn_tokenizing *tokenizing, rn_job *job, size_t index
     return good;
 }
 
+static bool refuse_query(const rn_tokenizing *tokenizing, size_t count, rn_problem *out) {
+    return rn_problem_set(out, 400, "context_length_exceeded", "query",
+                          "the query has %zu tokens; with a document they may be %u", count,
+                          tokenizing->context);
+}
+
+// The query's tokens, and what is to be told of each document.
+static bool begin_ranking(const rn_tokenizing *tokenizing, rn_job *job, rn_tokens *out_query,
+                          rn_problem *out) {
+    const rn_request *request = &job->request;
+    size_t bytes = request->prompt_count * sizeof *job->scores;
+    void *block = NULL;
+    if (!rn_tokenizer_get_info(tokenizing->tokenizer)->joins_pairs)
+        return rn_problem_set(out, 400, "no_reranker", "",
+                              "the model's tokenizer does not say what stands between two texts");
+    if (!keep_room(tokenizing, job, bytes, out)) return false;
+    if (rn_alloc_zeroed(RN_HOST_IO, bytes, 1, &block) != RN_OK) return fail_with_error(out, "");
+    job->scores = block;
+    if (rn_tokenizer_encode(tokenizing->tokenizer, request->query, RN_ENCODE_FIRST, out_query) !=
+        RN_OK)
+        return fail_with_error(out, "query");
+    job->second_at = out_query->count;
+    return job->second_at < tokenizing->context || refuse_query(tokenizing, job->second_at, out);
+}
+
+// One behind the query's tokens.
+static bool read_document(const rn_tokenizing *tokenizing, rn_job *job, size_t index,
+                          rn_tokens *pair, rn_problem *out) {
+    rn_str text = job->request.prompts[index].text;
+    if (!check_text(tokenizing, &job->request, text.bytes, out)) return false;
+    pair->count = job->second_at;
+    if (rn_tokenizer_encode(tokenizing->tokenizer, text, RN_ENCODE_SECOND, pair) != RN_OK)
+        return fail_with_error(out, "documents");
+    if (pair->count == job->second_at)
+        return rn_problem_set(out, 400, "invalid_value", "documents", "document %zu is empty",
+                              index);
+    return keep_tokens(tokenizing, job, index, pair->ids, pair->count, out);
+}
+
+// All that is held meanwhile is taken at once: it is as much as for the longest text.
+static bool read_documents(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    const rn_request *request = &job->request;
+    const rn_tokenizer *tokenizer = tokenizing->tokenizer;
+    uint64_t word = rn_tokenizing_longest_word(tokenizer, request->query), longest = 0;
+    size_t most = 0;
+    rn_tokens pair = {0};
+    if (rn_mul_size(tokenizing->context, tokenizing->spelled_bytes, &most) &&
+        request->query.bytes > most)
+        return refuse_query(tokenizing, request->query.bytes / tokenizing->spelled_bytes, out);
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        rn_str text = request->prompts[i].text;
+        word = rn_max_u64(word, rn_tokenizing_longest_word(tokenizer, text));
+        longest = rn_max_u64(longest, text.bytes);
+    }
+    uint64_t work = rn_tokenizing_work_bytes(request->query.bytes + longest, word);
+    if (!take_memory(tokenizing, work, "documents", out)) return false;
+    bool good = begin_ranking(tokenizing, job, &pair, out);
+    for (size_t i = 0; good && i < request->prompt_count; i++)
+        good = read_document(tokenizing, job, i, &pair, out);
+    rn_tokens_free(&pair);
+    rn_request_memory_release(tokenizing->memory, work);
+    return good;
+}
+
 static bool read_prompt(const rn_tokenizing *tokenizing, rn_job *job, size_t index,
                         rn_problem *out) {
     const rn_request_prompt *prompt = &job->request.prompts[index];
     if (job->request.kind == RN_REQUEST_CHAT || !prompt->ids)
         return read_text(tokenizing, job, index, out);
-    return check_ids(tokenizing, prompt, out) &&
+    return check_ids(tokenizing, &job->request, prompt, out) &&
            keep_tokens(tokenizing, job, index, prompt->ids, prompt->id_count, out);
 }
 
@@ -232,6 +314,7 @@ static bool read_prompts(const rn_tokenizing *tokenizing, rn_job *job, rn_proble
     if (rn_alloc_zeroed(RN_HOST_IO, request->prompt_count, sizeof *job->prompts, &block) != RN_OK)
         return fail_with_error(out, "");
     job->prompts = block;
+    if (request->dialect == RN_DIALECT_RERANK) return read_documents(tokenizing, job, out);
     for (size_t i = 0; i < request->prompt_count; i++)
         if (!read_prompt(tokenizing, job, i, out)) return false;
     return true;
@@ -249,7 +332,7 @@ static size_t longest_prompt(const rn_job *job) {
 // What is left of the context and what the server makes bound an answer, whatever was asked for:
 // its end says "length".
 static void limit_tokens(const rn_tokenizing *tokenizing, rn_job *job) {
-    static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX};
+    static const uint32_t otherwise[] = {GENERATE_TOKENS, COMPLETION_TOKENS, UINT32_MAX, 0};
     const rn_request *request = &job->request;
     size_t prompt = longest_prompt(job), left = tokenizing->context - prompt;
     uint64_t constraint = request->max_tokens ? request->max_tokens : otherwise[request->kind];
@@ -276,7 +359,9 @@ size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_reque
 // T * h + T * shown_bytes + the last one's head, in whatever way the text is distributed.
 static uint64_t count_answer_bytes(const rn_tokenizing *tokenizing, const rn_job *job) {
     const rn_request *request = &job->request;
-    if (request->stream)
+    if (request->kind == RN_REQUEST_EMBED)
+        return request->prompt_count * rn_piece_bytes(tokenizing->dimensions * sizeof(float), 0);
+    if (!rn_job_keeps_pieces(job))
         return rn_max_u64(STREAM_BYTES,
                           job->choice_count * rn_tokenizing_piece_bytes(tokenizing, request));
     uint64_t each = rn_piece_bytes(tokenizing->shown_bytes, request->sampling.logprobs);
@@ -293,7 +378,19 @@ static uint64_t count_pages(const rn_tokenizing *tokenizing, const rn_job *job) 
     return pages;
 }
 
+static bool check_embeddings(const rn_tokenizing *tokenizing, const rn_job *job, rn_problem *out) {
+    uint64_t bytes = count_answer_bytes(tokenizing, job);
+    if (bytes <= tokenizing->answers_bytes) return true;
+    return rn_problem_set(out, 400, "too_large", field_of(&job->request),
+                          "%zu embeddings of %u dimensions take %s, all answers together have %s; "
+                          "ask for fewer at once, or start the server with more (--request-memory)",
+                          job->request.prompt_count, tokenizing->dimensions,
+                          rn_size_format(bytes).text,
+                          rn_size_format(tokenizing->answers_bytes).text);
+}
+
 bool rn_tokenizing_check(const rn_tokenizing *tokenizing, const rn_job *job, rn_problem *out) {
+    if (job->request.kind == RN_REQUEST_EMBED) return check_embeddings(tokenizing, job, out);
     if (job->choice_count > tokenizing->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
                               "%u answers at once; this server makes at most %u", job->choice_count,
@@ -317,7 +414,7 @@ bool rn_tokenizing_check(const rn_tokenizing *tokenizing, const rn_job *job, rn_
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static void draw_seed(rn_request *request) {
+void rn_request_draw_seed(rn_request *request) {
     struct timespec now;
     if (request->has_seed) return;
     if (getrandom(&request->sampling.seed, sizeof request->sampling.seed, GRND_NONBLOCK) > 0)
@@ -379,7 +476,16 @@ static bool constrain_choices(const rn_tokenizing *tokenizing, rn_job *job, rn_p
     return !request->json || constrain_by(tokenizing, job, request->schema, "response_format", out);
 }
 
+// The answer is known to fit before the first text is read.
+static bool read_embedding(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    if (!check_embeddings(tokenizing, job, out) || !read_prompts(tokenizing, job, out))
+        return false;
+    job->answer_bytes = count_answer_bytes(tokenizing, job);
+    return true;
+}
+
 bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem *out) {
+    if (job->request.kind == RN_REQUEST_EMBED) return read_embedding(tokenizing, job, out);
     uint64_t count = (uint64_t)job->request.prompt_count * job->request.n;
     if (count == 0 || count > tokenizing->sequences)
         return rn_problem_set(out, 400, "out_of_range", "n",
@@ -390,7 +496,7 @@ bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem
     if (!make_choices(tokenizing, job, out) || !constrain_choices(tokenizing, job, out) ||
         !rn_tokenizing_check(tokenizing, job, out))
         return false;
-    draw_seed(&job->request);
+    rn_request_draw_seed(&job->request);
     job->answer_bytes = count_answer_bytes(tokenizing, job);
     return true;
 }

@@ -19,8 +19,9 @@ typedef struct rn_tokenizing {
     uint32_t vocab_size;
     uint32_t context, page_tokens, pages, sequences; // of the plan
     uint32_t answer_tokens;                          // of a choice, at most
-    size_t spelled_bytes;                            // of the longest token, as it stands in a text
-    size_t shown_bytes;                              // that a token can add to an answer, at most
+    uint32_t dimensions;  // of an embedding; `context` is then of a text, at most
+    size_t spelled_bytes; // of the longest token, as it stands in a text
+    size_t shown_bytes;   // that a token can add to an answer, at most
 } rn_tokenizing;
 
 // Finds spelled_bytes and shown_bytes; both at least 1.
@@ -34,6 +35,9 @@ bool rn_tokenizing_read(const rn_tokenizing *tokenizing, rn_job *job, rn_problem
 // Whether a job that was read can run with this plan: sequences, pages, outbox; 400 otherwise.
 bool rn_tokenizing_check(const rn_tokenizing *tokenizing, const rn_job *job,
                          rn_problem *out_problem);
+
+// A seed by chance, where none was asked for.
+void rn_request_draw_seed(rn_request *request);
 
 // The room that a piece of one choice needs, with the end of the choice behind it.
 size_t rn_tokenizing_piece_bytes(const rn_tokenizing *tokenizing, const rn_request *request);

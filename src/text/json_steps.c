@@ -79,40 +79,49 @@ static rn_status put_name(rn_str name, rn_str *names, size_t *count) {
     return RN_OK;
 }
 
-// {"SpecialToken": {"id": "<s>", ...}} or {"Sequence": {...}}; *text_seen turns true at the latter.
-static rn_status read_template_item(steps *s, rn_json_step *step, bool *text_seen) {
+// {"SpecialToken": {"id": "<s>", ...}} or {"Sequence": {"id": "A", ...}}.
+static rn_status read_template_item(steps *s, rn_str *out_name, bool *out_is_text) {
     rn_json_item key, item;
-    rn_str name = {0};
+    *out_name = (rn_str){0};
     RN_TRY(rn_json_expect(&s->reader, RN_JSON_KEY, &key));
-    bool is_text = rn_str_equal(key.text, RN_STR("Sequence"));
+    *out_is_text = rn_str_equal(key.text, RN_STR("Sequence"));
     RN_TRY(rn_json_expect(&s->reader, RN_JSON_OBJECT, NULL));
     for (;;) {
         RN_TRY(rn_json_next(&s->reader, &item));
         if (item.kind == RN_JSON_OBJECT_END) break;
         if (rn_str_equal(item.text, RN_STR("id")))
-            RN_TRY(read_text(s, &name));
+            RN_TRY(read_text(s, out_name));
         else
             RN_TRY(rn_json_skip(&s->reader));
     }
-    RN_TRY(rn_json_expect(&s->reader, RN_JSON_OBJECT_END, NULL));
-    if (is_text) {
-        if (*text_seen) return rn_fail(RN_UNSUPPORTED, "a template with the text twice");
-        *text_seen = true;
-        return RN_OK;
-    }
-    return *text_seen ? put_name(name, step->after, &step->after_count)
-                      : put_name(name, step->before, &step->before_count);
+    return rn_json_expect(&s->reader, RN_JSON_OBJECT_END, NULL);
 }
 
-static rn_status read_template(steps *s, rn_json_step *step) {
-    bool text_seen = false;
+// A token of a template of `most` texts, of which `texts` stand before it. Of one for two texts
+// only what is between them counts: the rest is as with one.
+static rn_status put_special(rn_json_step *step, rn_str name, uint32_t texts, uint32_t most) {
+    if (most == 2) return texts == 1 ? put_name(name, step->between, &step->between_count) : RN_OK;
+    return texts ? put_name(name, step->after, &step->after_count)
+                 : put_name(name, step->before, &step->before_count);
+}
+
+static rn_status read_template(steps *s, rn_json_step *step, uint32_t most) {
+    uint32_t texts = 0;
     rn_json_item item;
+    rn_str name;
+    bool is_text;
     RN_TRY(rn_json_expect(&s->reader, RN_JSON_ARRAY, NULL));
     for (;;) {
         RN_TRY(rn_json_next(&s->reader, &item));
         if (item.kind == RN_JSON_ARRAY_END) return RN_OK;
         if (item.kind != RN_JSON_OBJECT) return rn_fail(RN_CORRUPT, "a template is damaged");
-        RN_TRY(read_template_item(s, step, &text_seen));
+        RN_TRY(read_template_item(s, &name, &is_text));
+        if (!is_text)
+            RN_TRY(put_special(step, name, texts, most));
+        else if (++texts > most)
+            return rn_fail(RN_UNSUPPORTED, "a template with a text twice");
+        else if (most == 2 && !rn_str_equal(name, texts == 1 ? RN_STR("A") : RN_STR("B")))
+            return rn_fail(RN_UNSUPPORTED, "a template with the second text before the first");
     }
 }
 
@@ -180,7 +189,8 @@ static rn_status read_value(steps *s, rn_str key, rn_json_step *step) {
     if (is_one_of(key, lists)) return read_list(s);
     if (is_one_of(key, contents)) return read_text(s, &step->content);
     if (rn_str_equal(key, RN_STR("pattern"))) return read_pattern(s, step);
-    if (rn_str_equal(key, RN_STR("single"))) return read_template(s, step);
+    if (rn_str_equal(key, RN_STR("single"))) return read_template(s, step, 1);
+    if (rn_str_equal(key, RN_STR("pair"))) return read_template(s, step, 2);
     if (rn_str_equal(key, RN_STR("cls"))) return read_pair(s, step->before, &step->before_count);
     if (rn_str_equal(key, RN_STR("sep"))) return read_pair(s, step->after, &step->after_count);
     if (rn_str_equal(key, RN_STR("strip_accents"))) return read_choice(s, &step->strip_accents);

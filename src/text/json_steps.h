@@ -20,9 +20,9 @@ typedef struct rn_json_step {
     bool clean_text, handle_chinese_chars, lowercase; // BertNormalizer's: true
     int strip_accents;                                // -1: null, as lowercase
     uint64_t start, stop;
-    // post-processors: names of the tokens before and behind the text
-    rn_str before[RN_JSON_AROUND], after[RN_JSON_AROUND];
-    size_t before_count, after_count;
+    // post-processors: names of the tokens before and behind the text, and between two
+    rn_str before[RN_JSON_AROUND], after[RN_JSON_AROUND], between[RN_JSON_AROUND];
+    size_t before_count, after_count, between_count;
 } rn_json_step;
 
 // Called for each step in order, those of Sequences one by one; its texts lie in the arena.

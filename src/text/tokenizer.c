@@ -174,12 +174,17 @@ static bool is_plain_spm(const rn_tokenizer *tokenizer) {
            tokenizer->added_normalized.count == 0;
 }
 
-static rn_status encode_all(encoding *e, rn_str text, bool around) {
+static rn_status encode_all(encoding *e, rn_str text, uint32_t flags) {
     const rn_tokenizer *tokenizer = e->tokenizer;
     plain_text plain = is_plain_spm(tokenizer) ? encode_spm : encode_stretch;
-    if (around) RN_TRY(push_list(e->out, tokenizer->before, tokenizer->before_count));
+    if (flags & (RN_ENCODE_BEGIN | RN_ENCODE_FIRST))
+        RN_TRY(push_list(e->out, tokenizer->before, tokenizer->before_count));
     RN_TRY(split_added(e, &tokenizer->added, text, e->taint, true, plain));
-    return around ? push_list(e->out, tokenizer->after, tokenizer->after_count) : RN_OK;
+    if (flags & RN_ENCODE_FIRST)
+        return push_list(e->out, tokenizer->between, tokenizer->between_count);
+    return flags & (RN_ENCODE_BEGIN | RN_ENCODE_SECOND)
+               ? push_list(e->out, tokenizer->after, tokenizer->after_count)
+               : RN_OK;
 }
 
 static rn_status encode_text(const rn_tokenizer *tokenizer, rn_str text, rn_taint taint,
@@ -200,7 +205,7 @@ static rn_status encode_text(const rn_tokenizer *tokenizer, rn_str text, rn_tain
     rn_status s = RN_OK;
     if (!tokenizer->spm && !tokenizer->wordpiece.vocab)
         s = rn_bpe_scratch_prepare(&tokenizer->bpe, &e.scratch, text.bytes);
-    if (s == RN_OK) s = encode_all(&e, text, flags & RN_ENCODE_BEGIN);
+    if (s == RN_OK) s = encode_all(&e, text, flags);
     rn_normalizing_free(&e.normalizing);
     rn_normalizing_free(&e.apart_normalizing);
     rn_buffer_free(&e.apart);

@@ -80,6 +80,10 @@ rn_status rn_load_vocab_txt(rn_tokenizer *tokenizer, rn_str text,
         return rn_fail(RN_CORRUPT, "the vocabulary has no [CLS] or no [SEP]");
     RN_TRY(rn_tokenizer_put_around(tokenizer->before, &tokenizer->before_count, info->begin));
     RN_TRY(rn_tokenizer_put_around(tokenizer->after, &tokenizer->after_count, info->end));
+    // MPNet's, as RoBERTa's, is twice between two texts.
+    bool twice = info->end == rn_vocab_find(&tokenizer->vocab, RN_STR("</s>"));
+    for (int i = twice ? 0 : 1; i < 2; i++)
+        RN_TRY(rn_tokenizer_put_around(tokenizer->between, &tokenizer->between_count, info->end));
     RN_TRY(
         rn_tokenizer_normalize_bert(tokenizer, (rn_bert_steps){true, chinese, strip, lowercase}));
     return rn_tokenizer_cut_bert(tokenizer);

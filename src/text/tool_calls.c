@@ -61,17 +61,6 @@ static rn_str trim(rn_str text) {
     return text;
 }
 
-// The rest of a value whose first item has been read.
-static rn_status skip_value(rn_json_reader *reader, rn_json_item item) {
-    int depth = 0;
-    for (;;) {
-        if (item.kind == RN_JSON_OBJECT || item.kind == RN_JSON_ARRAY) depth++;
-        if (item.kind == RN_JSON_OBJECT_END || item.kind == RN_JSON_ARRAY_END) depth--;
-        if (depth <= 0 && item.kind != RN_JSON_KEY) return RN_OK;
-        RN_TRY(rn_json_next(reader, &item));
-    }
-}
-
 // An object at the reader, whose '{' has been read. Names and arguments are parts of `text`: a name
 // with escapes is none that anybody has given to a tool.
 static bool read_call(rn_json_reader *reader, rn_str text, call *out) {
@@ -88,7 +77,7 @@ static bool read_call(rn_json_reader *reader, rn_str text, call *out) {
         size_t begin = (size_t)item.offset;
         if (name && item.kind != RN_JSON_STRING) return false;
         if (arguments && item.kind != RN_JSON_OBJECT) return false;
-        if (skip_value(reader, item) != RN_OK) return false;
+        if (rn_json_skip_rest(reader, &item) != RN_OK) return false;
         rn_str value = {text.data + begin, reader->at - begin};
         if (name) out->name = (rn_str){value.data + 1, value.bytes - 2};
         if (arguments) out->arguments = value;

@@ -74,7 +74,7 @@ static void hear_out(rn_job *job, char *text) {
 static rn_engine *create(void) {
     rn_engine *engine;
     rn_request_memory_init(&room, ROOM);
-    assert_ok(rn_engine_create(&options, &room, &metrics, &engine));
+    assert_ok(rn_engine_create(&options, &room, &metrics, NULL, NULL, &engine));
     return engine;
 }
 

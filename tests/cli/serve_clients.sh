@@ -36,6 +36,42 @@ try:
 except Exception as error:
     if 'LengthFinishReason' not in type(error).__name__: raise
 PYTHON
+"$python" -c 'from openai.resources import responses' 2> /dev/null && { "$python" - "$url" << 'PYTHON' || fail "OpenAI's client, responses"; } || leave_out 'no openai with responses'
+import json, sys
+from openai import BadRequestError, OpenAI
+client = OpenAI(base_url=sys.argv[1] + '/v1', api_key='none', timeout=600, max_retries=0)
+same = dict(model='x', temperature=0, max_output_tokens=8)
+whole = client.responses.create(input='Once upon a time', **same)
+assert whole.output_text and whole.status == 'incomplete' and whole.incomplete_details.reason == 'max_output_tokens' and whole.usage.output_tokens == 8, whole
+assert whole.output_text == client.chat.completions.create(model='x', messages=[{'role': 'user', 'content': 'Once upon a time'}], temperature=0, max_tokens=8).choices[0].message.content
+events = list(client.responses.create(input=[{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Once upon a time'}]}], stream=True, **same))
+assert [e.sequence_number for e in events] == list(range(len(events))), events
+types = [e.type for e in events]
+assert types[:4] == ['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added'], types
+assert types[-4:] == ['response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.incomplete'], types
+assert ''.join(e.delta for e in events if e.type == 'response.output_text.delta') == whole.output_text == events[-4].text == events[-3].part.text == events[-1].response.output_text
+told = client.responses.create(input='a time', instructions='Once "upon"', **same)
+assert told.instructions == 'Once "upon"' and told.output_text == client.responses.create(input=[{'role': 'developer', 'content': 'Once "upon"'}, {'role': 'user', 'content': 'a time'}], **same).output_text
+tools = [{'type': 'function', 'name': 'add', 'parameters': {'type': 'object', 'properties': {'a': {'type': 'integer', 'minimum': 0, 'maximum': 9}}, 'required': ['a'], 'additionalProperties': False}, 'strict': True}]
+called = client.responses.create(model='x', input='Once', tools=tools, tool_choice='required')
+call = called.output[0]
+assert call.type == 'function_call' and call.name == 'add' and 0 <= json.loads(call.arguments)['a'] <= 9 and called.tools[0].name == 'add', called
+events = list(client.responses.create(model='x', input='Once', tools=tools, tool_choice={'type': 'function', 'name': 'add'}, stream=True))
+delta = ''.join(e.delta for e in events if e.type == 'response.function_call_arguments.delta')
+assert delta and [e.arguments for e in events if e.type == 'response.function_call_arguments.done'] == [delta] == [events[-1].response.output[0].arguments], events
+answer = client.responses.create(model='x', input=[{'role': 'user', 'content': 'Once'}, *called.output, {'type': 'function_call_output', 'call_id': call.call_id, 'output': '3'}], tools=tools, max_output_tokens=8)
+assert client.responses.create(model='x', input=[{'role': 'user', 'content': 'Once'}, *answer.output, {'role': 'user', 'content': 'more'}], max_output_tokens=4).output_text
+schema = {'type': 'object', 'properties': {'ok': {'type': 'boolean'}}, 'required': ['ok'], 'additionalProperties': False}
+formed = client.responses.create(model='x', input='Once', text={'format': {'type': 'json_schema', 'name': 't', 'schema': schema, 'strict': True}})
+assert isinstance(json.loads(formed.output_text)['ok'], bool), formed
+for bad in [dict(previous_response_id='resp_1'), dict(input=[]), dict(input=[{'type': 'item_reference', 'id': 'x'}]), dict(input=[{'role': 'king', 'content': 'a'}]),
+            dict(tools=[{'type': 'web_search'}]), dict(text={'format': {'type': 'xml'}}), dict(input=[{'type': 'function_call', 'name': 'a', 'arguments': ''}])]:
+    try:
+        client.responses.create(**{'model': 'x', 'input': 'a', **bad})
+        raise SystemExit(f'accepted: {bad}')
+    except BadRequestError:
+        pass
+PYTHON
 "$python" -c 'import ollama' 2> /dev/null && { "$python" - "$url" << 'PYTHON' || fail "Ollama's client"; } || leave_out 'no ollama'
 import json, sys
 import ollama

@@ -66,9 +66,29 @@ says out 'pattern' 'is not supported; leave it out' unsupported_schema
 ask 400 /v1/completions "$(form '{"type": 3}')"
 deep=$(python3 -c 'print("{\"items\":" * 70 + "{}" + "}" * 70)')
 ask 400 /v1/completions "$(form "$deep")"
+for none in '{"type": "integer", "minimum": 5, "maximum": 3}' '{"type": "string", "minLength": 5, "maxLength": 2}' '{"type": "array", "minItems": 3, "maxItems": 1}' false; do
+    ask 400 /v1/completions "$(form "$none")"
+    says out 'no JSON text satisfies the schema' invalid_schema
+done
+# A megabyte of nothing but depth.
+python3 -c 'print("{\"prompt\": \"x\", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": " + "{\"items\":" * 100000 + "{}" + "}" * 100000 + "}}}")' > body
+equals 'a schema 100,000 deep' 400 "$(curl -s -o out -w '%{http_code}' -H 'Content-Type: application/json' -d @body "$url/v1/completions")"
+says out 'nesting too deep'
 python3 -c 'import json; print(json.dumps({"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": ["x" * 70000]}}}}))' > body
 equals 'a schema of 70 kB' 400 "$(curl -s -o out -w '%{http_code}' -H 'Content-Type: application/json' -d @body "$url/v1/completions")"
 says out 'at most 65536'
 ask 400 /v1/completions '{"prompt": "x", "response_format": {"type": "json_schema"}}'
 stop_server
 equals 'exit code after SIGTERM' 0 "$code"
+
+# ---- a template that has no user role, and a limit that is given twice
+echo '{% for m in messages %}{% if m.role == "user" %}{{ raise_exception("only tools may speak") }}{% endif %}{{ m.content }}{% endfor %}' > form.jinja
+start_server --template form.jinja
+ask 400 /v1/chat/completions '{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}'
+says out 'only tools may speak' '"param":"messages"'
+ask 400 /v1/chat/completions '{"messages": [{"role": "tool", "content": "hi"}], "max_tokens": 4, "max_completion_tokens": 5}'
+says out 'max_tokens and max_completion_tokens are 4 and 5' 'give one of them'
+stop_server
+echo hi > said
+expect 2 "$ration" run --chat --template form.jinja -n 4 -q < said
+says err 'only tools may speak' 'form.jinja:1' 'raised by the chat template'

@@ -3,10 +3,12 @@
 //     read all texts ─ find the longest ─ plan, load ─ a few hundred texts at a time: compute,
 //     write
 //
-// The longest text decides how many tokens the plan must have room for in one run.
+// The longest text decides how many tokens the plan must have room for in one run. With --rerank
+// a text is a pair, the query's and its own, and its embedding one number.
 #include "run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,7 +24,8 @@ typedef struct embedding_run {
     text_buffer list;    // rn_str, one a text
     text_buffer results; // floats: (AT_ONCE, dim), or of all texts for their similarity
     size_t count;
-    uint32_t longest; // tokens of the longest text
+    rn_str query;     // --rerank; {0}: embeddings
+    uint32_t longest; // tokens of the longest text, with the query's
     host_budget budget;
     constraint_texts constraints;
     rn_ladder *ladder;
@@ -77,9 +80,12 @@ static rn_status measure_texts(embedding_run *r) {
     const rn_tokenizer *tokenizer = rn_model_tokenizer(r->model);
     rn_tokens tokens = {0};
     rn_status s = RN_OK;
+    if (r->query.data) s = rn_tokenizer_encode(tokenizer, r->query, RN_ENCODE_FIRST, &tokens);
+    size_t first = tokens.count;
     for (size_t i = 0; s == RN_OK && i < r->count; i++) {
-        tokens.count = 0;
-        s = rn_tokenizer_encode(tokenizer, texts_of(r)[i], RN_ENCODE_BEGIN, &tokens);
+        tokens.count = first;
+        s = rn_tokenizer_encode(tokenizer, texts_of(r)[i],
+                                r->query.data ? RN_ENCODE_SECOND : RN_ENCODE_BEGIN, &tokens);
         if (tokens.count > r->longest)
             r->longest = tokens.count < UINT32_MAX ? (uint32_t)tokens.count : UINT32_MAX;
     }
@@ -100,6 +106,16 @@ static rn_status open_model(embedding_run *r) {
                    "name one with --tokenizer PATH");
 }
 
+// Before texts are waited for.
+static rn_status check_reranker(const embedding_run *r) {
+    if (!rn_model_get_info(r->model)->ranks)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "%s is no reranker", r->in->words[0]),
+                       "--rerank needs a model whose files have a classifier of one label "
+                       "(bge-reranker, ms-marco-MiniLM)");
+    if (rn_tokenizer_get_info(rn_model_tokenizer(r->model))->joins_pairs) return RN_OK;
+    return rn_fail(RN_UNSUPPORTED, "the tokenizer does not say what stands between two texts");
+}
+
 static rn_status read_options(embedding_run *r) {
     const rn_settings *s = r->in->settings;
     const rn_model_info *info = rn_model_get_info(r->model);
@@ -110,7 +126,8 @@ static rn_status read_options(embedding_run *r) {
     RN_TRY(read_text_options(r->in, &text));
     RN_TRY(read_embedding_form(r->in, &o->form));
     o->text = (rn_embedding_options){.rows = text.rows,
-                                     .unquantised_activations = text.unquantised_activations};
+                                     .unquantised_activations = text.unquantised_activations,
+                                     .scores = r->query.data != NULL};
     if (chosen)
         o->form.norm =
             rn_settings_bool(s, "normalize") ? RN_EMBEDDING_NORM_L2 : RN_EMBEDDING_NORM_NONE;
@@ -129,7 +146,7 @@ static rn_status read_options(embedding_run *r) {
 }
 
 static size_t held_texts(const embedding_run *r) {
-    bool all = rn_settings_bool(r->in->settings, "similarity");
+    bool all = rn_settings_bool(r->in->settings, "similarity") || r->query.data;
     return all || r->count < AT_ONCE ? r->count : AT_ONCE;
 }
 
@@ -311,6 +328,47 @@ static void write_similarity(embedding_run *r, const float *rows) {
     }
 }
 
+// ---- ranking ------------------------------------------------------------------------------------
+
+typedef struct ranked {
+    float score;
+    size_t index;
+} ranked;
+
+// Best first, of equal ones the first.
+static int compare_ranked(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static void write_ranked(embedding_run *r, const ranked *item) {
+    bool raw = rn_settings_bool(r->in->settings, "raw-scores");
+    double score = raw ? (double)item->score : 1 / (1 + exp(-(double)item->score));
+    rn_str text = texts_of(r)[item->index];
+    if (!r->in->json) {
+        printf("%8.5f  %.*s\n", score, (int)text.bytes, text.data);
+        return;
+    }
+    rn_json_object(&r->json, NULL);
+    rn_json_u64(&r->json, "index", item->index);
+    rn_json_f64(&r->json, "relevance_score", score);
+    rn_json_text(&r->json, "text", text);
+    rn_json_end(&r->json);
+}
+
+static rn_status write_ranking(embedding_run *r, const float *scores) {
+    ranked *items = malloc(r->count * sizeof *items);
+    if (!items) return rn_fail(RN_NO_MEMORY, "no memory");
+    for (size_t i = 0; i < r->count; i++)
+        items[i] = (ranked){scores[i], i};
+    qsort(items, r->count, sizeof *items, compare_ranked);
+    for (size_t i = 0; i < r->count; i++)
+        write_ranked(r, &items[i]);
+    free(items);
+    return RN_OK;
+}
+
 // ---- reporting ----------------------------------------------------------------------------------
 
 static void print_facts(const embedding_run *r, double seconds) {
@@ -381,7 +439,9 @@ static double seconds_now(void) {
 static rn_status embed_some(embedding_run *r, size_t first, size_t count, float *out) {
     for (;;) {
         rn_ladder_target target;
-        rn_status s = rn_embedder_embed(r->embedder, texts_of(r) + first, count, out);
+        const rn_str *texts = texts_of(r) + first;
+        rn_status s = r->query.data ? rn_embedder_score(r->embedder, r->query, texts, count, out)
+                                    : rn_embedder_embed(r->embedder, texts, count, out);
         if (s != RN_DEVICE || first > 0) return s;
         RN_TRY(rn_ladder_advance(r->ladder, rn_last_error(), &target));
     }
@@ -393,12 +453,14 @@ static rn_status embed_all(embedding_run *r, double *out_seconds) {
     uint32_t dimensions = rn_embedder_dimensions(r->embedder);
     for (size_t first = 0, count; first < r->count; first += count) {
         count = r->count - first < AT_ONCE ? r->count - first : AT_ONCE;
-        float *rows = similarity ? results + first * dimensions : results;
+        bool keep = similarity || r->query.data;
+        float *rows = keep ? results + first * dimensions : results;
         double start = seconds_now();
         RN_TRY(embed_some(r, first, count, rows));
         *out_seconds += seconds_now() - start;
-        if (!similarity) RN_TRY(write_rows(r, first, count, rows));
+        if (!keep) RN_TRY(write_rows(r, first, count, rows));
     }
+    if (r->query.data) return write_ranking(r, results);
     if (similarity) write_similarity(r, results);
     return RN_OK;
 }
@@ -411,7 +473,8 @@ static rn_status tell(embedding_run *r) {
     if (r->in->json) {
         rn_json_begin(&r->json, rn_sink_file(stdout), true);
         rn_json_object(&r->json, NULL);
-        if (!output[0]) rn_json_array(&r->json, similarity ? "similarity" : "data");
+        const char *what = r->query.data ? "results" : similarity ? "similarity" : "data";
+        if (!output[0]) rn_json_array(&r->json, what);
     }
     rn_status s = embed_all(r, &seconds);
     if (s == RN_OK && output[0]) s = end_output(r, output);
@@ -431,6 +494,10 @@ static rn_status check_options(const invocation *in) {
     if (output &&
         (rn_settings_bool(in->settings, "similarity") || rn_settings_bool(in->settings, "base64")))
         return rn_fail(RN_INVALID, "--output takes neither --similarity nor --base64");
+    if (rn_settings_text(in->settings, "rerank")[0] &&
+        (output || rn_settings_bool(in->settings, "similarity") ||
+         rn_settings_bool(in->settings, "base64")))
+        return rn_fail(RN_INVALID, "--rerank takes neither --similarity, --base64 nor --output");
     return RN_OK;
 }
 
@@ -440,6 +507,9 @@ static rn_status run(const invocation *in) {
     r->in = in;
     rn_status s = check_options(in);
     if (s == RN_OK) s = open_model(r);
+    const char *query = rn_settings_text(in->settings, "rerank");
+    if (query[0]) r->query = (rn_str){query, strlen(query)};
+    if (s == RN_OK && query[0]) s = check_reranker(r);
     if (s == RN_OK) s = read_texts(r);
     if (s == RN_OK) s = measure_texts(r);
     if (s == RN_OK) s = read_options(r);
@@ -465,7 +535,9 @@ const command embed_command = {
         "--similarity prints the cosines of all texts to each other instead. Pooling and length\n"
         "are as the model's files say. Many texts are computed in one run; an embedding has the\n"
         "same bits whatever is computed beside it and at every budget. A text longer than the\n"
-        "model allows is cut, with a warning.",
+        "model allows is cut, with a warning.\n"
+        "With a reranker (bge-reranker, ms-marco-MiniLM) --rerank QUERY prints the texts, best\n"
+        "answer first, each behind its score from 0 to 1.",
     .example = "ration embed models/minilm \"a cat\" \"a kitten\" \"a car\" --similarity",
     .min_words = 1,
     .max_words = MAX_WORDS,

@@ -1,5 +1,6 @@
 // serve.c — ration serve: a model behind HTTP, within a budget.
 #include "run.h"
+#include "support/model_names.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -9,17 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEYS = 256 };
+enum { MAX_KEYS = 256, MAX_MODELS = 32 };
 
 typedef struct server_command {
     const invocation *in;
     rn_adapter adapters[MAX_ADAPTERS];
+    rn_diffusion_adapter image_adapters[MAX_ADAPTERS];
     char adapter_paths[MAX_ADAPTERS][4096];
     text_buffer chat_template, key_file;
     const char *keys[MAX_KEYS];
     host_budget begun;  // before there is a device
     host_budget budget; // for the device in use
     double drain_seconds;
+    rn_found_model found[MAX_MODELS]; // behind the first
+    rn_server_model more[MAX_MODELS];
+    char names[MAX_MODELS][256];
     rn_server_options options;
     rn_generator_options generator;
     rn_server *server;
@@ -140,6 +145,39 @@ static const char *given(const invocation *in, const char *name) {
     return text[0] ? text : NULL;
 }
 
+// "models/Llama-1B.gguf" -> "Llama-1B": of several models, what requests call one. A file's own
+// name is for people, and may have blanks.
+static const char *name_of(const char *path, char out[256]) {
+    size_t bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/')
+        bytes--;
+    size_t begin = bytes;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    if (bytes - begin > 5 && memcmp(path + bytes - 5, ".gguf", 5) == 0) bytes -= 5;
+    snprintf(out, 256, "%.*s", (int)(bytes - begin), path + begin);
+    return out;
+}
+
+// Words behind the first: paths, or names of models that are here.
+static rn_status read_more_models(server_command *c) {
+    const invocation *in = c->in;
+    for (size_t i = 1; i < in->word_count; i++) {
+        rn_found_model *found = &c->found[i - 1];
+        rn_server_model *model = &c->more[i - 1];
+        rn_status s = rn_model_find(in->words[i], found);
+        if (s != RN_OK && (s != RN_NOT_FOUND || strchr(in->words[i], '/'))) return s;
+        bool named = s == RN_OK && found->label[0];
+        model->path = named ? found->path : in->words[i];
+        model->name = named ? found->label : name_of(in->words[i], c->names[i]);
+    }
+    if (in->word_count > 1 && !c->options.model_name)
+        c->options.model_name = name_of(in->words[0], c->names[0]);
+    c->options.more_models = c->more;
+    c->options.more_model_count = in->word_count > 1 ? in->word_count - 1 : 0;
+    return RN_OK;
+}
+
 static rn_status read_model(server_command *c) {
     const invocation *in = c->in;
     rn_server_options *o = &c->options;
@@ -149,6 +187,9 @@ static rn_status read_model(server_command *c) {
     o->model.tokenizer_path = given(in, "tokenizer");
     o->model_name = given(in, "served-name");
     if (!o->model_name && in->model_label[0]) o->model_name = in->model_label;
+    RN_TRY(read_more_models(c));
+    if (o->model_path && rn_diffusion_is(o->model_path))
+        return read_image_parts(in, c->image_adapters, c->adapter_paths, &o->image);
     RN_TRY(read_adapters(in, c->adapters, c->adapter_paths, &o->model.adapter_count));
     if (!path) return RN_OK;
     RN_TRY(read_text(path, &c->chat_template));
@@ -181,6 +222,7 @@ static rn_status read_options(server_command *c) {
     o->tls_key = given(in, "tls-key");
     o->cors_origin = given(in, "cors");
     o->strict_model = rn_settings_bool(in->settings, "strict-model");
+    o->embeddings = rn_settings_bool(in->settings, "embeddings");
     o->save_folder = given(in, "save");
     o->profile_folder = given(in, "profile-folder");
     o->prefix_cache = read_prefix_cache(in);
@@ -326,14 +368,19 @@ static rn_status load_variables(invocation *in) {
 const command serve_command = {
     .takes_model = true,
     .name = "serve",
-    .usage = "serve [MODEL] [--port 8000] [--budget SIZE] [options]",
-    .summary = "a model behind HTTP, within a memory budget",
+    .usage = "serve [MODEL...] [--port 8000] [--budget SIZE] [options]",
+    .summary = "models behind HTTP, within a memory budget",
     .about =
-        "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
+        "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file, or an image\n"
+        "model (a diffusers folder, a single file), which answers /v1/images/generations; without\n"
         "one, the small story teller that is part of ration. Answers POST /generate,\n"
-        "/v1/completions, /v1/chat/completions (streaming, too), Ollama's /api/chat and\n"
-        "/api/generate, /tokenize, /detokenize;\n"
+        "/v1/completions, /v1/chat/completions, /v1/responses (streaming, too), Ollama's\n"
+        "/api/chat and /api/generate, /tokenize, /detokenize; with a model for embeddings (BERT "
+        "and the like,\n"
+        "or any with --embeddings) /v1/embeddings, /api/embed and /api/embeddings instead;\n"
         "GET /health, /metrics, /v1/models, /plan, /profile, /openapi.json, and a page at /.\n"
+        "Of several models, requests choose one by its name; they share the budget, are loaded as\n"
+        "they are asked for, and leave where there is no room for all.\n"
         "Whether it fits is known before anything is loaded; what a request can need is promised\n"
         "before it begins; what cannot be promised waits, or is refused with 429 (later) or 400\n"
         "(never, with the numbers). On a GPU the budget is the GPU's: --budget\n"
@@ -347,7 +394,7 @@ const command serve_command = {
         "effect, and the log says so. --json writes the log as JSON lines.",
     .example = "ration serve models/llama-1b --budget 4GiB --port 8000",
     .min_words = 0,
-    .max_words = 1,
+    .max_words = MAX_MODELS,
     .limits_memory = true,
     .load_variables = load_variables,
     .run = run,

@@ -51,6 +51,9 @@ typedef struct rn_json_rule {
     bool whole;            // NUMBER: without a fraction
     bool has_low, has_high, without_low, without_high; // limits, and whether they are excluded
     double low, high;
+    bool closed;     // OBJECT: the schema forbids further properties
+    bool guessed;    // the schema does not say the type: it allows texts of others, too
+    bool exclusive;  // ANY_OF: of a text only one may be true ("oneOf")
     uint32_t levels; // of nesting that its flattest text has; RN_UNLIMITED: there is no text
     uint32_t source; // where it stands in the schema, for references
 } rn_json_rule;

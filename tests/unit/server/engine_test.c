@@ -46,7 +46,7 @@ static house open_house(const rn_server_options *options) {
 
 static void create(house *h) {
     rn_request_memory_init(&h->memory, h->options.limits.request_bytes);
-    assert_ok(rn_engine_create(&h->options, &h->memory, &h->metrics, &h->engine));
+    assert_ok(rn_engine_create(&h->options, &h->memory, &h->metrics, NULL, NULL, &h->engine));
 }
 
 static const rn_generator_options small = {
@@ -107,6 +107,7 @@ typedef struct constraint {
     bool stream;
     uint32_t logprobs;
     bool forced; // to say one token
+    bool keeps;  // of a stream: its pieces are read again at the end
 } constraint;
 
 static void wake(void *self) {
@@ -139,7 +140,8 @@ static rn_status build_ask(const constraint *w, rn_request *out) {
         .max_tokens = w->max_tokens,
         .sampling = {.temperature = w->temperature, .seed = w->seed, .logprobs = w->logprobs},
         .has_seed = true,
-        .stream = w->stream};
+        .stream = w->stream,
+        .keeps_pieces = w->keeps};
     rn_arena_init(&out->memory, RN_HOST_IO, 512);
     if (w->forced) out->sampling.bias = &forced;
     out->sampling.bias_count = w->forced;
@@ -483,6 +485,23 @@ static void the_longest_answer_there_can_be_has_room(void **state) {
         assert_int_equal(clients[0].state, RN_JOB_DONE);
         size_t each = i ? 3 : rn_tokenizer_bytes(tokenizer, longest, false).bytes;
         assert_int_equal(strlen(clients[0].text[1]), forceful.max_tokens * each);
+    }
+    close_house(&h);
+}
+
+// Its outbox is exactly as large as the answer can be, smaller than what another stream asks for
+// before each token.
+static void a_stream_that_keeps_its_pieces_is_not_held_up(void **state) {
+    (void)state;
+    house h = open_house(&(rn_server_options){0});
+    load(&h);
+    for (uint32_t tokens = 1; tokens <= 40; tokens += 13) {
+        constraint w = {RN_REQUEST_GENERATE, "A", .max_tokens = tokens, .stream = true,
+                        .keeps = true};
+        assert_true(ask(&h, &w, &clients[0]));
+        hear_out(&clients[0]);
+        assert_int_equal(clients[0].state, RN_JOB_DONE);
+        assert_int_equal(clients[0].tokens[0], tokens);
     }
     close_house(&h);
 }
@@ -917,7 +936,7 @@ static void loading_without_memory_leaves_nothing_behind(void **state) {
         house h = open_house(&(rn_server_options){0});
         rn_request_memory_init(&h.memory, h.options.limits.request_bytes);
         rn_fault_arm(RN_FAULT_ALLOC, n);
-        rn_status s = rn_engine_create(&h.options, &h.memory, &h.metrics, &h.engine);
+        rn_status s = rn_engine_create(&h.options, &h.memory, &h.metrics, NULL, NULL, &h.engine);
         if (s == RN_OK) s = rn_engine_load(h.engine, &small, 0);
         fired = rn_fault_fired(RN_FAULT_ALLOC);
         rn_fault_arm(RN_FAULT_ALLOC, 0);
@@ -934,6 +953,7 @@ int main(void) {
         cmocka_unit_test(a_slow_reader_holds_up_itself_only),
         cmocka_unit_test(who_reads_too_slowly_may_not_keep_others_waiting_for_ever),
         cmocka_unit_test(the_longest_answer_there_can_be_has_room),
+        cmocka_unit_test(a_stream_that_keeps_its_pieces_is_not_held_up),
         cmocka_unit_test(many_jobs_come_and_go_and_all_is_given_back),
         cmocka_unit_test(a_stalled_stream_that_hangs_up_gives_its_pages_back),
         cmocka_unit_test(a_full_line_is_told_with_when_to_come_back),

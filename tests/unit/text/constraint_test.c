@@ -122,6 +122,11 @@ static void texts_keep_to_their_schema(void **state) {
          "{\"n\\u0061me\":\"x\"}", false},
         {"{\"type\":\"object\",\"required\":[\"id\"]}", "{\"id\":[],\"x\":1}", true},
         {"{\"type\":\"object\",\"required\":[\"id\"]}", "{\"x\":1,\"id\":[]}", false},
+        // A required name without a schema of its own is a further property.
+        {"{\"required\":[\"id\"],\"additionalProperties\":{\"type\":\"integer\"}}", "{\"id\":7}",
+         true},
+        {"{\"required\":[\"id\"],\"additionalProperties\":{\"type\":\"integer\"}}", "{\"id\":[]}",
+         false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (accepts(rows[i].schema, rows[i].text) != rows[i].good)
@@ -155,6 +160,8 @@ static void schemas_that_cannot_be_kept_are_refused(void **state) {
         {"{\"type\":\"object\",\"anyOf\":[{}]}", "beside other demands"},
         {"{\"properties\":{\"a\":{},\"a\":{}}}", "twice"},
         {"{\"minLength\":-1}", "0 or more"},
+        {"{\"properties\":{},\"required\":[\"a\"],\"additionalProperties\":false}",
+         "no JSON text satisfies"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rn_json_rules rules;
@@ -162,6 +169,69 @@ static void schemas_that_cannot_be_kept_are_refused(void **state) {
         if (s == RN_OK || !strstr(rn_last_error()->message, rows[i].says))
             fail_msg("%s: %s", rows[i].schema, s == RN_OK ? "taken" : rn_last_error()->message);
     }
+}
+
+// "oneOf" is taken where a text of one alternative cannot be one of another, and refused elsewhere.
+static void of_exclusive_alternatives_only_one_is_true(void **state) {
+    (void)state;
+#define ONE(a, b) "{\"oneOf\":[" a "," b "]}"
+#define KIND(name, more)                                                                           \
+    "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"" name "\"}" more                  \
+    "},\"required\":[\"kind\"]}"
+#define NEEDS(name, more)                                                                          \
+    "{\"type\":\"object\",\"properties\":{\"" name "\":{}},\"required\":[\"" name "\"]" more "}"
+    static const struct {
+        const char *schema;
+        bool good;
+    } rows[] = {
+        {ONE("{\"type\":\"string\"}", "{\"type\":\"null\"}"), true},
+        {ONE("{\"type\":\"integer\"}", "{\"type\":\"number\"}"), false},
+        {ONE("{\"type\":\"integer\"}", "{\"minLength\":2}"), false}, // whole numbers satisfy both
+        {ONE("{\"type\":\"integer\"}", "{\"type\":\"string\",\"minLength\":2}"), true},
+        {ONE("{\"type\":\"number\",\"maximum\":3}", "{\"type\":\"number\",\"exclusiveMinimum\":3}"),
+         true},
+        {ONE("{\"type\":\"number\",\"maximum\":3}", "{\"type\":\"number\",\"minimum\":3}"), false},
+        {ONE("{\"enum\":[1,\"a\"]}", "{\"enum\":[\"b\",null]}"), true},
+        {ONE("{\"enum\":[1]}", "{\"enum\":[1.0]}"), false},
+        {ONE("{\"enum\":[\"a\"]}", "{\"enum\":[\"\\u0061\"]}"), false},
+        {ONE("{\"enum\":[5]}", "{\"type\":\"integer\",\"minimum\":6}"), true},
+        {ONE("{\"enum\":[7]}", "{\"type\":\"integer\",\"minimum\":6}"), false},
+        {ONE("{\"enum\":[\"a\"]}", "{\"type\":\"string\"}"), false},
+        {ONE("{\"enum\":[{\"a\":1,\"b\":2}]}", "{\"enum\":[{\"b\":2,\"a\":1}]}"), false},
+        {ONE("{\"type\":\"string\",\"maxLength\":2}", "{\"type\":\"string\",\"minLength\":3}"),
+         true},
+        {ONE(KIND("cat", ""), KIND("dog", ",\"age\":{\"type\":\"integer\"}")), true},
+        {ONE(KIND("cat", ""), KIND("cat", ",\"age\":{\"type\":\"integer\"}")), false},
+        {ONE(NEEDS("a", ""), NEEDS("b", "")), true},
+        {ONE(NEEDS("a", ",\"additionalProperties\":true"), NEEDS("b", "")), false},
+        {ONE(NEEDS("a", ",\"additionalProperties\":{}"),
+             NEEDS("b", ",\"additionalProperties\":false")),
+         true},
+        {ONE("{\"type\":\"object\"}", NEEDS("b", "")), false},
+        {ONE("{\"type\":\"array\",\"maxItems\":1}", "{\"type\":\"array\",\"minItems\":2}"), true},
+        {ONE("{\"type\":\"array\",\"items\":{\"type\":\"null\"}}",
+             "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"),
+         false}, // both may be empty
+        {ONE("{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":1}",
+             "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}"),
+         true},
+        {ONE("{}", "false"), true},
+        {ONE("{}", "{\"type\":\"null\"}"), false},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"type\":"
+         "\"object\",\"properties\":{\"next\":{\"$ref\":\"#\"}}}}}",
+         true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rn_json_rules rules;
+        rn_status s = rn_json_rules_compile(rn_str_from(rows[i].schema), &rules);
+        if ((s == RN_OK) != rows[i].good)
+            fail_msg("%s: %s", rows[i].schema, s == RN_OK ? "taken" : rn_last_error()->message);
+        if (s == RN_OK)
+            rn_json_rules_free(&rules);
+        else
+            assert_int_equal(s, RN_UNSUPPORTED);
+    }
+    assert_true(accepts(ONE(KIND("cat", ""), KIND("dog", "")), "{\"kind\":\"dog\"}"));
 }
 
 // A megabyte of brackets, long lists, references to references: an answer, not a crash.
@@ -193,6 +263,12 @@ static void hostile_schemas_have_limits(void **state) {
                                i, i + 1, i + 1);
     snprintf(text + at, sizeof text - at, "\"a20\":{\"type\":\"string\"}}}");
     assert_true(accepts(text, "\"x\""));
+    // Alternatives that each name a thousand others.
+    at = (size_t)snprintf(text, sizeof text, "{\"oneOf\":[");
+    for (int i = 0; at < RN_SCHEMA_BYTES - 64; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "{\"enum\":[%d,\"a%d\"]},", i, i);
+    snprintf(text + at, sizeof text - at, "{\"type\":\"null\"}]}");
+    assert_int_equal(rn_json_rules_compile(rn_str_from(text), &rules), RN_UNSUPPORTED);
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -320,6 +396,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_keep_to_their_schema),
         cmocka_unit_test(schemas_that_cannot_be_kept_are_refused),
+        cmocka_unit_test(of_exclusive_alternatives_only_one_is_true),
         cmocka_unit_test(hostile_schemas_have_limits),
         cmocka_unit_test(random_tokens_make_texts_of_the_schema),
         cmocka_unit_test(kept_masks_are_those_of_a_new_vocabulary),

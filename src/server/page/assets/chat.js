@@ -194,7 +194,8 @@ function send(event) {
   const field = byId("text"), text = field.value.trim();
   if (answering || !text || !checkSettings()) return;
   field.value = "";
-  say(text);
+  if (isDrawing) paint(text);
+  else say(text);
 }
 
 function stop() {

@@ -8,7 +8,7 @@ let isTokensTouched = false;
 // Half of the context for an answer, unless somebody said how much.
 function fitSettings({ context: tokens, chat }) {
   const field = byId("max-tokens");
-  if (!tokens) return;
+  if (!tokens) return; // not loaded yet, or a server of pictures (draw.js)
   if (chat !== isChat) setChat(chat);
   field.max = tokens;
   if (!isTokensTouched) field.value = Math.min(256, Math.floor(tokens / 2));

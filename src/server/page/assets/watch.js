@@ -14,6 +14,7 @@ async function look() {
   showNumbers(health);
   addSample(makeSample(performance.now() / 1000, health));
   fitSettings(health);
+  fitDrawing(health);
 }
 
 async function lookAgain() {
