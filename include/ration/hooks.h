@@ -28,6 +28,8 @@ RN_BEGIN_DECLS
 // "tensors" (the default): blocks of at least 64 KiB, and those asked for at a boundary of 64 bytes
 // or more, as PyTorch does. "all": every block, and mappings.
 #define RN_PRELOAD_ALLOCATIONS "RATION_PROFILE_ALLOCATIONS"
+// "false": without the call stacks of blocks.
+#define RN_PRELOAD_STACKS "RATION_PROFILE_STACKS"
 // "2GiB": what is recorded may not grow above it; an allocation beyond fails with ENOMEM.
 #define RN_PRELOAD_LIMIT "RATION_MEMORY_LIMIT"
 // "1": child processes write files of their own, FILE with ".PID" before its suffix. Otherwise they
@@ -49,6 +51,9 @@ typedef struct rn_hooks_filter {
 } rn_hooks_filter;
 #define RN_HOOKS_TENSORS ((rn_hooks_filter){64 << 10, 64})
 RN_API void rn_hooks_set_filter(rn_hooks_filter filter); // at first RN_HOOKS_TENSORS
+// Whether the recording has the call stack of each block: Python's frames, where the thread runs
+// Python, and C's. At first not: a block then takes some microseconds more (docs/profiler.md).
+RN_API void rn_hooks_set_stacks(bool on);
 
 // Redirects the calls of malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc,
 // memalign and free in the loaded libraries whose file name matches `library` (`*` and `?`; NULL:

@@ -85,6 +85,9 @@ typedef enum rn_profile_flag {
     RN_PROFILE_RELABEL = 2, // an ALLOC that allocates nothing: the live block at this address is
                             // called `name` and serves this purpose, from its beginning. Not
                             // counted; its FREE has the purpose of its first ALLOC.
+    RN_PROFILE_SITE = 4,    // an ALLOC that allocates nothing: the live block at this address was
+                            // asked for by the call stack that is the detail of `name`, a frame a
+                            // line, outermost first. Not counted.
 } rn_profile_flag;
 RN_API void rn_profile_alloc(rn_account account, uint64_t address, uint64_t bytes, uint32_t name,
                              unsigned flags);
@@ -124,6 +127,13 @@ typedef struct rn_timeline rn_timeline;
 // RN_OVER_BUDGET.
 RN_API RN_MUST_USE rn_status rn_timeline_open(const char *path, rn_timeline **out);
 RN_API void rn_timeline_destroy(rn_timeline *timeline);
+
+// Writes one file that holds the recordings of a job's ranks (at most 16); rn_timeline_open reads
+// it as one timeline: devices and lanes called "rank 0 ...", clocks aligned by the ends of
+// collectives (operations whose label has the group "comm"), and a lane with those of all ranks.
+// RN_INVALID: a file that is no recording.
+RN_API RN_MUST_USE rn_status rn_timeline_merge(const char *const *paths, size_t count,
+                                               rn_sink sink);
 
 typedef struct rn_report_options {
     double at_seconds;    // what was live then; negative: at the peak

@@ -93,6 +93,7 @@ _SIGNATURES = {
     "rn_hooks_get_stats": (None, [ctypes.POINTER(HooksStats)]),
     "rn_hooks_reset_peak": (None, []),
     "rn_hooks_set_limit": (None, [c_uint64]),
+    "rn_hooks_set_stacks": (None, [c_bool]),
     "rn_hooks_set_filter": (None, [HooksFilter]),
     "rn_hooks_set_purpose": (c_int, [c_int]),
     "rn_hooks_begin": (None, [c_uint32, c_int]),

@@ -103,11 +103,12 @@ class MemoryTracker:
     """One recording. All methods may be called from any thread, and do nothing while it is off."""
 
     def __init__(self, output_dir=".", enabled=True, interval=5.0, *, limit=None,
-                 label_tensors=True, file_limit=0, libraries=("libc10.so*",)):
+                 label_tensors=True, file_limit=0, libraries=("libc10.so*",), stacks=True):
         """`limit`: bytes of CPU tensors, or "2GiB"; beyond it torch raises its error, as if the machine
         had no more. `label_tensors`: at checkpoints and at the end, walk the collector's objects once to say which block
         is which tensor. `file_limit`: bytes of the recording (0: 1 GiB). `libraries`: whose
-        allocations are recorded; "libtorch_cpu.so" would add its kernels' workspace."""
+        allocations are recorded; "libtorch_cpu.so" would add its kernels' workspace. `stacks`: record
+        who asked for each block, the call stack of Python and C."""
         self.output_dir = os.path.abspath(output_dir)
         self.enabled = enabled
         self.interval = float(interval)
@@ -115,6 +116,7 @@ class MemoryTracker:
         self.label_tensors = label_tensors
         self.file_limit = _library.size(file_limit)
         self.libraries = tuple(libraries)
+        self.stacks = stacks
         self.trace_path = None
         self.json_path = None
         self.running = False
@@ -146,6 +148,8 @@ class MemoryTracker:
             self._pid = os.getpid()
             self._open_recording()
             self.running = True
+            if not self._joined:
+                quick.rn_hooks_set_stacks(self.stacks)
             self._limit_before = hooks_stats().limit_bytes
             if self.limit is not None:
                 quick.rn_hooks_set_limit(self.limit)

@@ -92,6 +92,10 @@ static void leave(const rn_hooks_calls *c) {
 }
 #define ENTER enter(__builtin_return_address(0))
 
+// By its name whoever walks a stack finds this library.
+void rn_preload_is_here(void);
+EXPORT void rn_preload_is_here(void) {}
+
 // ---- the family
 
 EXPORT void *malloc(size_t bytes) {
@@ -301,6 +305,7 @@ __attribute__((constructor)) static void begin(void) {
     rn_hooks_set_filter(sees_mappings ? (rn_hooks_filter){0, 0} : RN_HOOKS_TENSORS);
     rn_hooks_set_limit(size_variable(RN_PRELOAD_LIMIT, RN_NO_LIMIT));
     start(path);
+    rn_hooks_set_stacks(!says(RN_PRELOAD_STACKS, "false"));
     atomic_store(&counting, rn_hooks_wrap(&real));
     if (follows) (void)pthread_atfork(NULL, NULL, go_on_in_child); // after the recorder's own
 }

@@ -38,6 +38,7 @@ typedef struct rn_timeline_alloc {
     uint64_t begin_ns, end_ns; // end_ns: RN_STILL_LIVE when it was live at the end
     uint64_t address, bytes;
     uint32_t name;      // 0: none
+    uint32_t site;      // a name whose detail is the call stack that asked for it; 0: unknown
     uint32_t lane;      // that allocated it
     uint32_t free_lane; // that released it, plus one; 0: the same lane
     uint32_t op;        // innermost operation of that lane at the time; RN_NO_INDEX: none, or

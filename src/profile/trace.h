@@ -87,7 +87,8 @@ _Static_assert(sizeof(rn_trace_block) == RN_TRACE_ALIGN, "a block's header is 64
 typedef enum rn_trace_kind {
     RN_TRACE_ALLOC = 1, // address, bytes, name (holder, tensor; 0 none), device, purpose, flags;
                         // with RN_PROFILE_RELABEL: name and purpose of the live block at the
-                        // address, which was allocated before (ignored if there is none)
+                        // address, which was allocated before (ignored if there is none); with
+                        // RN_PROFILE_SITE: who asked for it, in the same way
     RN_TRACE_FREE,      // address, bytes, device, purpose, flags as at its ALLOC
     RN_TRACE_BEGIN,     // name: an operation on this lane; address: 0, or a name whose detail is
                     // its tensors (see rn_export_operand_next); bytes: what "rows" is in both, or 0

@@ -53,9 +53,9 @@ says out 'lower bound'
 
 # ---- what cannot be
 expect 2 "$ration" profile
-says err 'report, html, export, view, run'
+says err 'report, html, export, merge, view, run'
 expect 2 "$ration" profile paint a.rntrace
-says err 'there is no ration profile paint' 'report, html, export, view, run'
+says err 'there is no ration profile paint' 'report, html, export, merge, view, run'
 expect 2 "$ration" profile report
 says err 'a FILE is missing' 'usage: ration profile report FILE'
 expect 2 "$ration" profile report a.rntrace b.rntrace

@@ -148,6 +148,34 @@ static rn_status write_form(const invocation *in) {
     return convert(in, form);
 }
 
+// ---- ranks ----------------------------------------------------------------------------
+
+static rn_status write_merged(const invocation *in, const char *path) {
+    FILE *file = fopen(path, "we");
+    if (!file) return fail_output(path);
+    rn_status s = rn_timeline_merge((const char *const *)in->words + 1, in->word_count - 1,
+                                    rn_sink_file(file));
+    if (fclose(file) != 0 && s == RN_OK) s = fail_output(path);
+    return s;
+}
+
+// The report says how well the clocks agree; a file that cannot be read again is not left there.
+static rn_status merge(const invocation *in) {
+    const char *given = rn_settings_text(in->settings, "output");
+    const char *path = *given ? given : "merged.rntrace";
+    rn_report_options options = {.at_seconds = -1, .rows = rn_settings_count(in->settings, "rows")};
+    rn_timeline *timeline = NULL;
+    for (size_t i = 1; i < in->word_count; i++)
+        if (is_same_file(in->words[i], path))
+            return rn_fail(RN_INVALID, "%s would overwrite what is read", path);
+    rn_status s = write_merged(in, path);
+    if (s == RN_OK) s = rn_timeline_open(path, &timeline);
+    if (s == RN_OK) s = print_report(in, timeline, &options);
+    if (s != RN_OK) remove_file(path);
+    rn_timeline_destroy(timeline);
+    return s;
+}
+
 // ---- the command ----------------------------------------------------------------------
 
 typedef struct action {
@@ -161,6 +189,7 @@ static const action actions[] = {
     {"html", "profile html FILE [-o PAGE.html]", 2, write_html},
     {"export", "profile export FILE --format json|chrome|torch|csv|prometheus|pprof|html [-o FILE]",
      2, write_form},
+    {"merge", "profile merge RANK0 RANK1... [-o FILE]", 2, merge},
     {"view", "profile view FILE [--serve [--view-port N]]", 2, profile_view},
     {"run", "profile run [-o FILE] -- PROGRAM [ARGUMENTS]", 1, profile_run},
 };
@@ -175,7 +204,7 @@ static rn_status fail_action(const invocation *in) {
     rn_status s = in->word_count
                       ? rn_fail(RN_INVALID, "there is no ration profile %s", in->words[0])
                       : rn_fail(RN_INVALID, "ration profile: what is to be done?");
-    return rn_hint(s, "one of report, html, export, view, run; see ration profile --help");
+    return rn_hint(s, "one of report, html, export, merge, view, run; see ration profile --help");
 }
 
 static rn_status run(const invocation *in) {
@@ -184,7 +213,8 @@ static rn_status run(const invocation *in) {
     bool is_diff = a->run == report && rn_settings_bool(in->settings, "diff");
     size_t words = a->word_count + is_diff;
     bool wants_program = a->run == profile_run, has_program = in->rest_count > 0;
-    if (in->word_count == words && wants_program == has_program) return a->run(in);
+    bool is_enough = a->run == merge ? in->word_count >= words : in->word_count == words;
+    if (is_enough && wants_program == has_program) return a->run(in);
     bool is_missing = in->word_count < words || (wants_program && !has_program);
     return rn_hint(rn_fail(RN_INVALID, "ration profile %s: %s", a->name,
                            !is_missing     ? "too many arguments"
@@ -212,6 +242,7 @@ const command profile_command = {
     .name = "profile",
     .usage = "profile report|html|export|view FILE [options]\n"
              "       ration profile report --diff A B\n"
+             "       ration profile merge RANK0 RANK1... [-o FILE]\n"
              "       ration profile run [-o FILE] [options] -- PROGRAM [ARGUMENTS]",
     .summary = "look at memory timelines; record those of other programs",
     .about =
@@ -220,6 +251,8 @@ const command profile_command = {
         "  report   the peak and what was live at it, operations, predicted against actual, leaks\n"
         "  html     one page with the timeline to zoom in; needs no network\n"
         "  export   the same recording in another tool's form\n"
+        "  merge    the recordings of a job's ranks as one file, which all of these read: a group\n"
+        "           of lanes a rank, one clock, collectives across; prints the report of it\n"
         "  view     opens the page in a browser, or serves it on this machine only\n"
         "  run      records the allocations of another program (PyTorch's tensors on the CPU) and\n"
         "           exits as it did: with its code, or 128 + N where signal N ended it\n\n"

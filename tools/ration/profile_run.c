@@ -37,6 +37,7 @@ static void set_preload(const char *library) {
 
 static void set_environment(const invocation *in, const char *library, const char *file) {
     static const char *const names[][2] = {{RN_PRELOAD_ALLOCATIONS, "allocations"},
+                                           {RN_PRELOAD_STACKS, "stacks"},
                                            {RN_PRELOAD_LIMIT, "budget"},
                                            {RN_PRELOAD_FILE_LIMIT, "profile-limit"},
                                            {RN_PRELOAD_INTERVAL, "profile-interval"}};

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "profile/hook/hook_stack.h"
 #include "profile/hook/hook_table.h"
 #include "profile/record/record.h"
 
@@ -17,6 +18,7 @@
 static _Atomic uint64_t now, peak, refused;
 static _Atomic uint64_t limit = RN_NO_LIMIT;
 static _Atomic uint64_t min_bytes = 64 << 10, min_align = 64;
+static atomic_bool stacks;
 static rn_device_id cpu_device;
 static atomic_bool has_device;
 static pthread_once_t device_once = PTHREAD_ONCE_INIT;
@@ -43,6 +45,14 @@ static rn_account account_of(uint8_t purpose) {
 void rn_hooks_set_filter(rn_hooks_filter filter) {
     atomic_store(&min_bytes, filter.min_bytes);
     atomic_store(&min_align, filter.min_align);
+}
+
+// The first walk over a stack loads what unwinds it.
+void rn_hooks_set_stacks(bool on) {
+    inside++;
+    if (on) (void)rn_hook_stack(false);
+    inside--;
+    atomic_store(&stacks, on);
 }
 
 void rn_hooks_set_limit(uint64_t bytes) {
@@ -110,6 +120,15 @@ static void forget(uint64_t address, rn_hook_block block) {
     count_down(block.bytes);
 }
 
+// A program that asks for tensors holds no lock that Python's could wait for; of all memory, that
+// cannot be said.
+static void tell_site(uint64_t address, rn_hook_block block) {
+    if (!atomic_load_explicit(&stacks, memory_order_relaxed) || !rn_profile_is_on()) return;
+    uint32_t site = rn_hook_stack(atomic_load_explicit(&min_bytes, memory_order_relaxed) > 0);
+    if (site)
+        rn_profile_alloc(account_of(block.purpose), address, block.bytes, site, RN_PROFILE_SITE);
+}
+
 static bool remember(uint64_t address, rn_hook_block block, bool keep, rn_hook_room room) {
     rn_hook_block old = {0};
     rn_hook_put put = rn_hook_table_put(address, block, keep, &old);
@@ -118,6 +137,7 @@ static bool remember(uint64_t address, rn_hook_block block, bool keep, rn_hook_r
     if (added) {
         count_up(block.bytes, room);
         rn_profile_alloc(account_of(block.purpose), address, block.bytes, 0, 0);
+        if (!keep) tell_site(address, block); // of one that was there before nobody knows
     } else if (room == RN_HOOK_TAKEN) {
         count_down(block.bytes);
     }

@@ -121,6 +121,7 @@ static uint64_t index_of(uint32_t index) {
 GETTER(alloc_begin, alloc, it->begin_ns)
 GETTER(alloc_bytes, alloc, it->bytes)
 GETTER(alloc_name, alloc, it->name)
+GETTER(alloc_site, alloc, it->site)
 GETTER(alloc_lane, alloc, it->lane)
 GETTER(alloc_op, alloc, index_of(it->op))
 GETTER(alloc_parent, alloc, index_of(it->parent))
@@ -137,6 +138,7 @@ static uint64_t alloc_by_end(const page *p, size_t row) {
 static const column alloc_columns[] = {{"alloc.begin", alloc_begin, RN_PAGE_BEHIND_EDGE},
                                        {"alloc.bytes", alloc_bytes, RN_PAGE_PLAIN},
                                        {"alloc.name", alloc_name, RN_PAGE_PLAIN},
+                                       {"alloc.site", alloc_site, RN_PAGE_PLAIN},
                                        {"alloc.lane", alloc_lane, RN_PAGE_PLAIN},
                                        {"alloc.op", alloc_op, RN_PAGE_NEAR_LAST},
                                        {"alloc.parent", alloc_parent, RN_PAGE_NEAR_LAST},

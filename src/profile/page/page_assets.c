@@ -23,6 +23,7 @@ INCLUDE_FILE(rn_page_addresses_file, "addresses.js");
 INCLUDE_FILE(rn_page_lanes_file, "lanes.js");
 INCLUDE_FILE(rn_page_minimap_file, "minimap.js");
 INCLUDE_FILE(rn_page_facts_file, "facts.js");
+INCLUDE_FILE(rn_page_stacks_file, "stacks.js");
 INCLUDE_FILE(rn_page_panel_file, "panel.js");
 INCLUDE_FILE(rn_page_header_file, "header.js");
 INCLUDE_FILE(rn_page_search_file, "search.js");
@@ -35,12 +36,12 @@ INCLUDE_FILE(rn_page_main_file, "main.js");
 static const struct {
     const char *begin, *end;
 } scripts[] = {
-    FILE_OF(rn_page_text_file),   FILE_OF(rn_page_data_file),    FILE_OF(rn_page_series_file),
-    FILE_OF(rn_page_rows_file),   FILE_OF(rn_page_query_file),   FILE_OF(rn_page_view_file),
-    FILE_OF(rn_page_facts_file),  FILE_OF(rn_page_memory_file),  FILE_OF(rn_page_addresses_file),
-    FILE_OF(rn_page_lanes_file),  FILE_OF(rn_page_minimap_file), FILE_OF(rn_page_panel_file),
-    FILE_OF(rn_page_header_file), FILE_OF(rn_page_search_file),  FILE_OF(rn_page_input_file),
-    FILE_OF(rn_page_main_file),
+    FILE_OF(rn_page_text_file),  FILE_OF(rn_page_data_file),    FILE_OF(rn_page_series_file),
+    FILE_OF(rn_page_rows_file),  FILE_OF(rn_page_query_file),   FILE_OF(rn_page_view_file),
+    FILE_OF(rn_page_facts_file), FILE_OF(rn_page_memory_file),  FILE_OF(rn_page_addresses_file),
+    FILE_OF(rn_page_lanes_file), FILE_OF(rn_page_minimap_file), FILE_OF(rn_page_stacks_file),
+    FILE_OF(rn_page_panel_file), FILE_OF(rn_page_header_file),  FILE_OF(rn_page_search_file),
+    FILE_OF(rn_page_input_file), FILE_OF(rn_page_main_file),
 };
 
 static rn_str between(const char *begin, const char *end) {

@@ -48,7 +48,7 @@ static void put_memory(rn_trace_kind kind, rn_account account, uint64_t address,
                        uint32_t name, unsigned flags) {
     uint64_t now = rn_record_now();
     if (account.device >= RN_DEVICE_MAX) return;
-    if (!(flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL)))
+    if (!(flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL | RN_PROFILE_SITE)))
         rn_record_count(account.device, kind == RN_TRACE_ALLOC ? (int64_t)bytes : -(int64_t)bytes,
                         now);
     uint8_t purpose = account.purpose < RN_PURPOSE_COUNT ? account.purpose : RN_PURPOSE_OTHER;

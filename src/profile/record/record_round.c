@@ -209,7 +209,8 @@ static void sum_events(const rn_trace_event *events, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         const rn_trace_event *event = &events[i];
         if (event->kind == RN_TRACE_COUNTER) keep_counter(event);
-        if (event->kind > RN_TRACE_FREE || event->flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL))
+        if (event->kind > RN_TRACE_FREE ||
+            event->flags & (RN_PROFILE_INNER | RN_PROFILE_RELABEL | RN_PROFILE_SITE))
             continue;
         rn_held_bytes *held = &rn_rec.held[event->device][event->purpose];
         bool alloc = event->kind == RN_TRACE_ALLOC;

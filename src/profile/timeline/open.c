@@ -9,6 +9,7 @@
 #include "memory/account.h"
 #include "profile/foreign/pickle.h"
 #include "profile/timeline.h"
+#include "profile/timeline/merge.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +28,11 @@ static bool is_trace(const uint8_t *head, size_t bytes) {
     for (size_t at = 0; at + RN_TRACE_ALIGN <= bytes; at += RN_TRACE_ALIGN)
         if (rn_trace_is_header(head + at)) return true;
     return bytes >= 8 && memcmp(head, RN_TRACE_MAGIC, 8) == 0;
+}
+
+// Before is_trace, which finds the traces in it.
+static bool is_merged(const uint8_t *head, size_t bytes) {
+    return bytes >= RN_MERGE_MAGIC_SIZE && memcmp(head, RN_MERGE_MAGIC, RN_MERGE_MAGIC_SIZE) == 0;
 }
 
 static bool is_json(const uint8_t *head, size_t bytes) {
@@ -49,7 +55,9 @@ static rn_status refuse(const uint8_t *head, size_t bytes) {
 }
 
 static rn_status detect(const uint8_t *head, size_t bytes, read_format *out) {
-    if (is_trace(head, bytes))
+    if (is_merged(head, bytes))
+        *out = rn_merge_read;
+    else if (is_trace(head, bytes))
         *out = rn_trace_read;
     else if (is_json(head, bytes))
         *out = rn_json_profile_read;
@@ -132,4 +140,55 @@ rn_status rn_timeline_open(const char *path, rn_timeline **out) {
         s = rn_hint(s,
                     "the file is damaged, or whoever wrote it means something else: record again");
     return rn_error_locate(s, path, error->path[0] ? error->offset : RN_NO_OFFSET);
+}
+
+// ---- putting several together -------------------------------------------------------------------
+
+static rn_status check_part(int fd, const char *path, uint64_t bytes) {
+    uint8_t head[4096];
+    size_t head_bytes = (size_t)rn_min_u64(bytes, sizeof head);
+    if (head_bytes) RN_TRY(rn_file_read_at(fd, path, 0, head, head_bytes));
+    if (is_merged(head, head_bytes))
+        return rn_hint(rn_fail(RN_INVALID, "the file is merged already"),
+                       "merge the recordings that it was made of");
+    if (is_trace(head, head_bytes)) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "this is no recording of ration's"),
+                   "give the .rntrace files of the ranks");
+}
+
+static rn_status copy_pieces(int fd, const char *path, uint64_t bytes, void *piece, rn_sink sink) {
+    static const char zeros[8] = {0};
+    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        size_t some = (size_t)rn_min_u64(PIECE_BYTES, bytes - at);
+        RN_TRY(rn_file_read_at(fd, path, at, piece, some));
+        RN_TRY(rn_sink_write(sink, piece, some));
+    }
+    return rn_sink_write(sink, zeros, (size_t)(rn_round_up(bytes, 8) - bytes));
+}
+
+static rn_status copy_file(const char *path, void *piece, rn_sink sink) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    RN_TRY(rn_file_open(path, &fd, &bytes));
+    rn_status s = check_part(fd, path, bytes);
+    if (s == RN_OK) s = rn_sink_write(sink, (const char *)&bytes, sizeof bytes);
+    if (s == RN_OK) s = copy_pieces(fd, path, bytes, piece, sink);
+    close(fd);
+    return s == RN_OK ? s : rn_error_locate(s, path, RN_NO_OFFSET);
+}
+
+rn_status rn_timeline_merge(const char *const *paths, size_t count, rn_sink sink) {
+    const rn_allocator *from = &rn_host_allocators[RN_PURPOSE_PROFILER];
+    if (count < 1 || count > RN_MERGE_MOST)
+        return rn_hint(rn_fail(RN_INVALID, "%zu recordings are to be merged", count),
+                       "1 to %d, one a rank", RN_MERGE_MOST);
+    uint32_t counts[2] = {(uint32_t)count, 0};
+    void *piece = NULL;
+    RN_TRY(rn_alloc(from, PIECE_BYTES, &piece));
+    rn_status s = rn_sink_write(sink, RN_MERGE_MAGIC, RN_MERGE_MAGIC_SIZE);
+    if (s == RN_OK) s = rn_sink_write(sink, (const char *)counts, sizeof counts);
+    for (size_t i = 0; s == RN_OK && i < count; i++)
+        s = copy_file(paths[i], piece, sink);
+    rn_free(from, piece, PIECE_BYTES);
+    return s;
 }

@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "profile/timeline/radix.h"
 #include "profile/timeline/report.h"
+#include "profile/timeline/sites.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -149,6 +150,19 @@ static rn_status print_largest(const rn_report *r, const rn_report_device *d, rn
     return print_more(sink, d->live_count, shown);
 }
 
+// Who asked for it: the tree of call stacks, without branches of less than a fiftieth.
+static rn_status print_sites(const rn_report *r, const rn_report_device *d, rn_sink sink) {
+    rn_site_tree tree;
+    if (d->sites.count == 0) return RN_OK;
+    rn_status s = rn_site_tree_make(r->timeline, d->live, d->live_count, &tree);
+    if (s == RN_OK)
+        s = rn_sink_print(sink, "%12s %7s %8s  %s\n", "bytes", "share", "blocks",
+                          "asked for by (outermost first; below 2 % left out)");
+    if (s == RN_OK) s = rn_site_tree_print(&tree, tree.nodes[0].bytes / 50 + 1, sink);
+    rn_site_tree_free(r->timeline, &tree);
+    return s;
+}
+
 static rn_status print_moment(const rn_report *r, const rn_report_device *d, rn_sink sink) {
     const char *device = r->timeline->devices[d->device].name;
     uint64_t whole = d->moment.active_bytes;
@@ -161,7 +175,8 @@ static rn_status print_moment(const rn_report *r, const rn_report_device *d, rn_
     if (d->blocks.count > 1 || (d->blocks.count && d->blocks.rows[0].text[0]))
         RN_TRY(print_table(r, &d->blocks, "layer", whole, "(none)", sink));
     RN_TRY(print_table(r, &d->ops, "allocated in", whole, "(no operation)", sink));
-    return print_largest(r, d, sink);
+    RN_TRY(print_largest(r, d, sink));
+    return print_sites(r, d, sink);
 }
 
 // ---- operations ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 typedef struct rn_report_row {
     const char *text; // "" where they have no name; as in the file
     uint64_t bytes, count;
+    const char *detail; // of a call stack: its frames, one a line; else NULL
 } rn_report_row;
 
 typedef struct rn_report_table {
@@ -38,6 +39,7 @@ typedef struct rn_report_device {
     uint64_t predicted_count;                   // samples of the predicted curve
     uint64_t most_over_bytes, most_under_bytes; // in use against it, at its samples
     rn_report_table purposes, blocks, ops;      // in use at the moment
+    rn_report_table sites;                      // of it, by where it was asked for
     uint32_t *live;                             // (live_count): allocs, largest first
     size_t live_count;
     rn_report_table left;            // live at the end, by the operation that made it and has ended

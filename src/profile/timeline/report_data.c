@@ -129,7 +129,9 @@ static rn_status fill_purposes(rn_report *r, rn_report_device *d) {
         if (!counts[p]) continue;
         RN_TRY(grow_table(r->timeline->allocator, &d->purposes));
         d->purposes.rows[d->purposes.count++] =
-            (rn_report_row){rn_purpose_name((rn_purpose)p), d->moment.purpose_bytes[p], counts[p]};
+            (rn_report_row){.text = rn_purpose_name((rn_purpose)p),
+                            .bytes = d->moment.purpose_bytes[p],
+                            .count = counts[p]};
     }
     return sort_table(r->timeline->allocator, &d->purposes);
 }
@@ -154,6 +156,19 @@ static rn_status fill_ops(rn_report *r, rn_report_device *d) {
         RN_TRY(add_to(r, &d->ops, key, t->names[key].name, alloc->bytes));
     }
     return sort_table(t->allocator, &d->ops);
+}
+
+// A row for each call stack; blocks without one are in none.
+static rn_status fill_sites(rn_report *r, rn_report_device *d) {
+    const rn_timeline *t = r->timeline;
+    clear_rows(r);
+    for (size_t i = 0; i < d->live_count; i++) {
+        const rn_timeline_alloc *alloc = &t->allocs[d->live[i]];
+        if (!alloc->site) continue;
+        RN_TRY(add_to(r, &d->sites, alloc->site, t->names[alloc->site].name, alloc->bytes));
+        d->sites.rows[r->rows_of[alloc->site]].detail = t->names[alloc->site].detail;
+    }
+    return sort_table(t->allocator, &d->sites);
 }
 
 static rn_status list_live(rn_report *r, rn_report_device *d) {
@@ -258,6 +273,7 @@ static rn_status fill_device(rn_report *r, rn_report_device *d) {
     RN_TRY(fill_purposes(r, d));
     RN_TRY(fill_blocks(r, d));
     RN_TRY(fill_ops(r, d));
+    RN_TRY(fill_sites(r, d));
     return fill_left(r, d);
 }
 
@@ -448,6 +464,7 @@ void rn_report_free(rn_report *r) {
         free_table(t->allocator, &device->purposes);
         free_table(t->allocator, &device->blocks);
         free_table(t->allocator, &device->ops);
+        free_table(t->allocator, &device->sites);
         free_table(t->allocator, &device->left);
         rn_free(t->allocator, device->live, device->live_count * sizeof *device->live);
     }

@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "profile/timeline/report.h"
 
+#include <string.h>
+
 static double seconds(uint64_t ns) {
     return (double)ns / 1e9;
 }
@@ -43,6 +45,31 @@ static void write_table(const rn_report_table *table, rn_json *json, const char 
     rn_json_end(json);
 }
 
+// A text's lines, as an array.
+static void write_lines(const char *text, rn_json *json, const char *key) {
+    rn_json_array(json, key);
+    while (*text) {
+        size_t bytes = strcspn(text, "\n");
+        rn_json_text(json, NULL, (rn_str){text, bytes});
+        text += bytes + (text[bytes] == '\n');
+    }
+    rn_json_end(json);
+}
+
+// Call stacks of what was in use, the most bytes first.
+static void write_sites(const rn_report_table *table, rn_json *json) {
+    rn_json_array(json, "call_stacks");
+    for (size_t i = 0; i < table->count; i++) {
+        rn_json_object(json, NULL);
+        rn_json_string(json, "site", table->rows[i].text);
+        rn_json_u64(json, "bytes", table->rows[i].bytes);
+        rn_json_u64(json, "count", table->rows[i].count);
+        write_lines(table->rows[i].detail, json, "stack");
+        rn_json_end(json);
+    }
+    rn_json_end(json);
+}
+
 static void write_block(const rn_timeline *t, const rn_timeline_alloc *alloc, uint64_t now_ns,
                         rn_json *json) {
     const rn_timeline_name *name = &t->names[alloc->name];
@@ -54,6 +81,7 @@ static void write_block(const rn_timeline *t, const rn_timeline_alloc *alloc, ui
     rn_json_string(json, "purpose", rn_purpose_name((rn_purpose)alloc->purpose));
     rn_json_string(json, "operation",
                    alloc->op == RN_NO_INDEX ? "" : t->names[t->ops[alloc->op].name].name);
+    rn_json_string(json, "site", t->names[alloc->site].name);
     rn_json_f64(json, "age_seconds", seconds(now_ns - alloc->begin_ns));
     rn_json_bool(json, "before", alloc->before);
     rn_json_end(json);
@@ -69,6 +97,7 @@ static void write_moment(const rn_report *r, const rn_report_device *d, rn_json 
     write_table(&d->purposes, json, "purposes");
     write_table(&d->blocks, json, "layers");
     write_table(&d->ops, json, "operations");
+    write_sites(&d->sites, json);
     rn_json_array(json, "largest");
     for (size_t i = 0; i < rn_min_u64(d->live_count, r->rows); i++)
         write_block(r->timeline, &r->timeline->allocs[d->live[i]], d->moment.time_ns, json);

@@ -182,17 +182,27 @@ rn_status rn_trace_live_end(rn_trace_live *live, const rn_trace_event *event, ui
     return RN_OK;
 }
 
-// The block keeps the place in the table that it was allocated for: its FREE has that purpose.
-void rn_trace_live_relabel(rn_trace_live *live, const rn_trace_event *event, uint32_t name,
-                           uint8_t purpose) {
+// The live block at an event's address, whatever it serves; NULL: there is none.
+static rn_timeline_alloc *find_live(const rn_trace_live *live, const rn_trace_event *event) {
     bool inner = event->flags & RN_PROFILE_INNER;
     for (uint8_t p = 0; p < RN_PURPOSE_COUNT; p++) {
         rn_trace_live_slot key = key_of(event->device, p, inner, event->address);
-        rn_trace_live_slot *slot = find(live, &key);
-        if (!slot) continue;
-        rn_timeline_alloc *block = &live->timeline->allocs[slot->block];
-        block->name = name;
-        block->purpose = purpose;
-        return;
+        const rn_trace_live_slot *slot = find(live, &key);
+        if (slot) return &live->timeline->allocs[slot->block];
     }
+    return NULL;
+}
+
+// The block keeps the place in the table that it was allocated for: its FREE has that purpose.
+void rn_trace_live_relabel(rn_trace_live *live, const rn_trace_event *event, uint32_t name,
+                           uint8_t purpose) {
+    rn_timeline_alloc *block = find_live(live, event);
+    if (!block) return;
+    block->name = name;
+    block->purpose = purpose;
+}
+
+void rn_trace_live_site(rn_trace_live *live, const rn_trace_event *event, uint32_t name) {
+    rn_timeline_alloc *block = find_live(live, event);
+    if (block) block->site = name;
 }

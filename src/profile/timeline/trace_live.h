@@ -28,5 +28,7 @@ RN_MUST_USE rn_status rn_trace_live_end(rn_trace_live *live, const rn_trace_even
 // The live block at this address is called `name` and serves `purpose`, from its beginning.
 void rn_trace_live_relabel(rn_trace_live *live, const rn_trace_event *event, uint32_t name,
                            uint8_t purpose);
+// Its call stack is the detail of `name`.
+void rn_trace_live_site(rn_trace_live *live, const rn_trace_event *event, uint32_t name);
 
 #endif

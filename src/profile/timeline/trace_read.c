@@ -134,6 +134,10 @@ static rn_status list_events(reader *r) {
 static rn_status read_alloc(reader *r, const rn_trace_event *event, uint64_t time_ns,
                             uint32_t lane) {
     uint32_t name = rn_trace_name(&r->texts, event->name);
+    if (event->flags & RN_PROFILE_SITE) {
+        rn_trace_live_site(&r->live, event, name);
+        return RN_OK;
+    }
     if (event->flags & RN_PROFILE_RELABEL) {
         rn_trace_live_relabel(&r->live, event, name, event->purpose);
         return RN_OK;

@@ -60,7 +60,7 @@ static void every_column_of_every_table_is_there(void **state) {
     rn_buffer text = page_of(make_small());
     assert_non_null(strstr(text.data, "\"alloc.bytes\" data-form=\"u2\" data-count=\"5\""));
     assert_non_null(strstr(text.data, "data-rule=\"plain\">ABAAIAAIAAQAAg==</script>"));
-    assert_int_equal(count_of(text.data, "data-column=\"alloc."), 12);
+    assert_int_equal(count_of(text.data, "data-column=\"alloc."), 13);
     assert_int_equal(count_of(text.data, "data-column=\"op."), 15);
     assert_int_equal(count_of(text.data, "data-column=\"mark."), 6);
     assert_int_equal(count_of(text.data, "data-column=\"counter."), 5);

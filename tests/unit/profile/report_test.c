@@ -59,6 +59,49 @@ static void the_report_has_the_peak_and_what_was_live_at_it(void **state) {
     rn_timeline_destroy(t);
 }
 
+static rn_trace_event at_site(uint64_t time_ns, uint64_t address, uint32_t name) {
+    return (rn_trace_event){.time_ns = time_ns,
+                            .address = address,
+                            .name = name,
+                            .kind = RN_TRACE_ALLOC,
+                            .flags = RN_PROFILE_SITE};
+}
+
+static rn_trace_event block(uint64_t time_ns, uint64_t address, uint64_t bytes) {
+    return (rn_trace_event){
+        .time_ns = time_ns, .address = address, .bytes = bytes, .kind = RN_TRACE_ALLOC};
+}
+
+// Call stacks are merged where they begin alike; a site of a block that is not there is passed
+// over.
+static void the_report_says_who_asked_for_memory(void **state) {
+    (void)state;
+    const rn_trace_event events[] = {block(10, 0x1000, 3000), at_site(11, 0x1000, 1),
+                                     block(20, 0x2000, 1000), at_site(21, 0x2000, 2),
+                                     block(30, 0x3000, 500),  at_site(31, 0x9000, 1)};
+    maker = (trace_maker){0};
+    trace_preamble(&maker, "spill");
+    trace_total(&maker, 0, RN_PURPOSE_COUNT, 0, 0);
+    trace_name(&maker, 1, "load (a.py:3)", "call stack", "main (a.py:9)\nload (a.py:3)\nmalloc");
+    trace_name(&maker, 2, "make (a.py:5)", "call stack", "main (a.py:9)\nmake (a.py:5)");
+    trace_events(&maker, 1, events, sizeof events / sizeof *events);
+    trace_end(&maker);
+    rn_timeline *t = read_made();
+    report(t, NULL);
+    assert_printed("    3.91 KiB  100.0%        2  main (a.py:9)\n"
+                   "    2.93 KiB   75.0%        1   load (a.py:3)\n"
+                   "    2.93 KiB   75.0%        1    malloc\n"
+                   "      1000 B   25.0%        1   make (a.py:5)\n");
+    report_json(t, NULL);
+    assert_json("devices/0/moment/call_stacks/0/site", "load (a.py:3)");
+    assert_int_equal(number("devices/0/moment/call_stacks/0/bytes"), 3000);
+    assert_json("devices/0/moment/call_stacks/0/stack/2", "malloc");
+    assert_json("devices/0/moment/call_stacks/1/stack/0", "main (a.py:9)");
+    assert_json("devices/0/moment/largest/0/site", "load (a.py:3)");
+    assert_int_equal(number("devices/0/moment/active_bytes"), 4500);
+    rn_timeline_destroy(t);
+}
+
 static void the_json_has_the_same_numbers(void **state) {
     (void)state;
     trace_small_run(&maker);
@@ -317,6 +360,7 @@ static void reports_survive_every_refused_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_report_has_the_peak_and_what_was_live_at_it),
+        cmocka_unit_test(the_report_says_who_asked_for_memory),
         cmocka_unit_test(the_json_has_the_same_numbers),
         cmocka_unit_test(another_moment_can_be_asked_for),
         cmocka_unit_test(operations_have_time_of_their_own_and_in_all),

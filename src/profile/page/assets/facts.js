@@ -58,6 +58,7 @@ function allocFacts(a) {
     ["end", isLive ? "" : momentText(alloc.end[a], step)],
     ["shapes", timeline.detail(alloc.name[a])],
     ["block", timeline.group(alloc.name[a])],
+    ["asked for by", alloc.site[a] ? timeline.detail(alloc.site[a]) : ""],
     ["address", address > 0 ? "0x" + address.toString(16) : ""],
     ["device", deviceName(alloc.device[a])],
     ["lane", timeline.lane(alloc.lane[a])],

@@ -125,7 +125,7 @@ function showMoment({ series, state, time }) {
       ["reserved", exactBytesText(series.reserved[state] || 0)],
       ["allocations", countText(found.length)],
     ]),
-    heading("By purpose"), purposeTable(purposesAt(series, state)),
+    heading("By purpose"), purposeTable(purposesAt(series, state)), ...stackParts(found),
     heading("Largest first"), allocTable(found));
 }
 
