@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# packaging/: what the entry script runs, and that the manifests say what they must; each schema by its own checker, where
-# there is one: systemd-analyze, kubeconform, or kubernetes_validate for the Python of $RATION_PYTHON.
+# packaging/: what the entry script runs, and that unit and manifest say what they must (kubernetes.sh has the schemas).
 packaging=$(realpath "$(dirname "$0")/../../packaging")
-python=${RATION_PYTHON:-python3} # common.bash forgets it
 source "$(dirname "$0")/common.bash"
 unset HOST PORT MODEL_NAME
 
@@ -57,7 +55,7 @@ enters 'serve | host=0.0.0.0 budget=host=268435456 flavour=cuda' --
 
 expect 0 "$ration" serve --help
 cp out help
-for flag in $(grep -ohE -- '--[a-z-]+' "$packaging/systemd/ration.service" <(grep args: "$packaging/kubernetes/ration.yaml") | sort -u); do
+for flag in $(grep -ohE -- '--[a-z-]+' "$packaging/systemd/ration.service" <(grep args: "$packaging/kubernetes/serve/ration.yaml") | sort -u); do
     says help "$flag"
 done
 
@@ -75,7 +73,7 @@ fi
 
 # ---- Kubernetes ------------------------------------------------------------------------
 
-yaml=$packaging/kubernetes/ration.yaml
+yaml=$packaging/kubernetes/serve/ration.yaml
 equals 'places where memory is said' 1 "$(grep -c '^ *memory:' "$yaml")"
 says "$yaml" 'resource: limits.memory' 'enableServiceLinks: false' 'path: /health/ready' 'path: /health/live' \
     'readOnlyRootFilesystem: true' 'prometheus.io/scrape'
@@ -83,15 +81,3 @@ grace=$(sed -n 's/.*terminationGracePeriodSeconds: *//p' "$yaml")
 drain=$(sed -n 's/.*--drain, "\([0-9]*\)".*/\1/p' "$yaml")
 pause=$(sed -n 's/.*\[sleep, "\([0-9]*\)"\].*/\1/p' "$yaml")
 [ "$grace" -gt $((drain + pause)) ] || fail "$grace seconds to end, but $pause + $drain are needed"
-
-if command -v kubeconform > /dev/null; then
-    expect 0 kubeconform -strict "$yaml"
-elif "$python" -c 'import kubernetes_validate, yaml' 2> /dev/null; then
-    expect 0 "$python" -c '
-import sys, yaml, kubernetes_validate as check
-for part in yaml.safe_load_all(open(sys.argv[1])):
-    check.validate(part, check.latest_version(), strict=True)
-' "$yaml"
-else
-    echo 'not checked: neither kubeconform nor kubernetes_validate here'
-fi
