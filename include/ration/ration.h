@@ -27,6 +27,7 @@
 #include <ration/checkpointed.h>
 #include <ration/constraint.h>
 #include <ration/convert.h>
+#include <ration/comm.h>
 #include <ration/device.h>
 #include <ration/diffuse.h>
 #include <ration/easy.h>

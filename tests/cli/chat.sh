@@ -21,10 +21,13 @@ cat > form << 'FORM'
 {% endfor %}assistant:
 FORM
 cat > talk.py << 'PYTHON'
-import os, pty, select, sys, time
+import fcntl, os, pty, select, struct, sys, termios
+columns, term, options = int(sys.argv[2]), sys.argv[3], sys.argv[4:]
 child, terminal = pty.fork()
 if child == 0:
-    os.execv(sys.argv[1], [sys.argv[1], 'run', '--template', 'form', '-n', '4', '--greedy', '-q'])
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    os.environ['TERM'] = term
+    os.execv(sys.argv[1], [sys.argv[1], 'run', '--template', 'form', '--greedy'] + options)
 def hear(mark):
     heard = b''
     while not heard.endswith(mark):
@@ -34,10 +37,12 @@ def hear(mark):
         if not piece: return heard.decode()
         heard += piece
     return heard.decode()
-assert '/help' in hear(b'> ')
-def say(line, mark=b'> '):
-    os.write(terminal, line.encode() + b'\n')
+def say(line, mark=b'> ', enter=b'\r'):
+    os.write(terminal, line.encode() + enter)
     return hear(mark)
+PYTHON
+cat talk.py - > commands.py << 'PYTHON'
+assert '/help' in hear(b'> ')
 assert 'tokens] > ' in say('Once upon')
 assert '/system' in say('/help')
 assert 'no command /nope' in say('/nope')
@@ -52,7 +57,11 @@ assert 'saved 3 messages' in say('/save again.json')
 say('/bye', b'no mark')
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 PYTHON
-expect 0 python3 talk.py "$ration"
+for term in dumb xterm; do # read by the terminal, and by our own editor
+    rm -f saved.json again.json
+    expect 0 python3 commands.py "$ration" 80 $term -n 4 -q
+    [ -s again.json ] || fail "a chat on $term"
+done
 python3 - << 'PYTHON' || fail 'what was saved'
 import json
 saved = json.load(open('saved.json'))['messages']
@@ -60,6 +69,52 @@ assert [m['role'] for m in saved] == ['user', 'assistant'] * 2 and saved[2]['con
 again = json.load(open('again.json'))['messages']
 assert [m['content'] for m in again[:2]] == ['You are kind.', '/bye'], again
 PYTHON
+
+# ---- keys: older lines, a cursor that moves, a pasted text; a terminal of 20 columns
+cat talk.py - > keys.py << 'PYTHON'
+hear(b'> ')
+say('Onse\x1b[D\x7fc\x1b[C upon')              # left, backspace, right
+say('\x1b[A\x01\x0bThe end\x1b[200~ of\nit\x1b[201~') # an older line, all of it deleted; a paste
+say('\x1b[A\x1b[A')                             # the first one again
+say('na\u00efve caf\u00e9 \u4e2d\u6587 and a line that is longer than the terminal is wide\x7f\x7f\x17\x15Short')
+say('a\x1b\rb')                                 # Alt-Enter
+assert 'saved 10 messages' in say('/save keys.json').replace('\r\n', '')
+os.write(terminal, b'\x04')
+hear(b'no mark')
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+PYTHON
+for columns in 20 80; do
+    expect 0 python3 keys.py "$ration" $columns xterm -n 2 -q
+    python3 - << 'PYTHON' || fail "keys in $columns columns"
+import json
+said = [m['content'] for m in json.load(open('keys.json'))['messages'] if m['role'] == 'user']
+assert said == ['Once upon', 'The end of\nit', 'Once upon', 'Short', 'a\nb'], said
+PYTHON
+done
+
+# ---- the context: it grows by pages within the budget, and says when it is full and what it does about it
+cat talk.py - > long.py << 'PYTHON'
+heard = hear(b'> ')
+assert 'context grows to 288' in heard, heard
+for turn in range(40):
+    heard = say('Tell me more about the little mouse and the cat')
+    if 'is full' in heard: break
+assert 'the context of 288 tokens is full: the oldest' in heard, heard
+heard = say('/bye', b'no mark')
+assert 'kv, 14 of 18 pages' in heard, heard # a quarter is kept for the answer
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+PYTHON
+expect 0 python3 long.py "$ration" 200 xterm -n 20 --kv-page 16
+cat talk.py - > short.py << 'PYTHON'
+hear(b'> ')
+say('Hello')
+heard = say('/bye', b'no mark')
+lines = [line.split() for line in heard.splitlines()]
+kv, = [line for line in lines if line[:1] == ['kv,']]
+assert kv[1:4] == ["2", "of", "18"] and kv[5:7] == kv[7:9], kv # planned = found, of the pages so far
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+PYTHON
+expect 0 python3 short.py "$ration" 200 xterm -n 8 --kv-page 16
 
 # ---- a budget that has no room for the usual context has room for a short prompt
 expect 0 "$ration" plan "$model" --budget +64MiB --json

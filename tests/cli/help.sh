@@ -6,6 +6,19 @@ for ask in --help -h help; do
     expect 0 "$ration" $ask
     says out 'usage: ration COMMAND' inspect convert place plan calibrate config 'Exit codes'
 done
+# What people need stands first: on the first screen are running, pulling and serving models, and a command's budget.
+expect 0 "$ration" --help
+head -12 out > first
+says first 'ration run' 'ration pull' 'serve' 'models'
+expect 0 "$ration" run --help
+head -20 out > first
+says first --prompt --tokens --budget --device --seed 'ration run models/'
+[ "$(grep -c -- '--budget SIZE' out)" = 1 ] || fail 'an option twice'
+expect 0 "$ration" help run
+says out 'usage: ration run'
+expect 0 "$ration" help all
+says out 'usage: ration run' 'usage: ration serve' 'usage: ration place'
+expect 2 "$ration" help nothing
 for command in embed train inspect convert compile place plan calibrate config; do
     for ask in --help -h; do
         expect 0 "$ration" $command $ask

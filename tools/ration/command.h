@@ -64,7 +64,7 @@ extern const command bench_command, bench_worker_command; // the second is bench
 extern const command run_command, embed_command, inspect_command, convert_command, place_command,
     plan_command, calibrate_command, config_command, profile_command, serve_command,
     compile_command, train_command, image_command, models_command, pull_command,
-    completions_command, man_page_command;
+    completions_command, man_page_command, launch_command;
 extern const command *const all_commands[]; // in the order of --help
 extern const size_t all_command_count;
 

@@ -16,10 +16,11 @@ volatile bool interrupted;
 rn_flag interrupt_flag;
 
 const command *const all_commands[] = {
-    &run_command,     &embed_command,   &serve_command,        &plan_command,      &inspect_command,
-    &convert_command, &compile_command, &place_command,        &calibrate_command, &config_command,
-    &profile_command, &bench_command,   &bench_worker_command, &train_command,     &image_command,
-    &models_command,  &pull_command,    &completions_command,  &man_page_command};
+    &run_command,     &serve_command,       &pull_command,         &models_command,
+    &plan_command,    &image_command,       &embed_command,        &train_command,
+    &launch_command,  &convert_command,     &inspect_command,      &bench_command,
+    &profile_command, &config_command,      &calibrate_command,    &compile_command,
+    &place_command,   &completions_command, &bench_worker_command, &man_page_command};
 const size_t all_command_count = sizeof all_commands / sizeof *all_commands;
 
 static int exit_code(rn_status status) {
@@ -69,11 +70,14 @@ void forget_interrupt(void) {
 // ---- help -----------------------------------------------------------------------------
 
 static void print_general_help(void) {
-    printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n",
+    printf("ration %s: models inside a memory budget\n\nusage: ration COMMAND [options]\n\n"
+           "  ration run                      a story; on a terminal, a chat where the model can\n"
+           "  ration pull org/name:q4_k_m     a model from the Hugging Face hub\n"
+           "  ration run MODEL \"text\" --budget 2GiB\n\n",
            rn_version());
     for (size_t i = 0; i < all_command_count; i++)
         if (all_commands[i]->summary)
-            printf("  %-10s %s\n", all_commands[i]->name, all_commands[i]->summary);
+            printf("  %-11s %s\n", all_commands[i]->name, all_commands[i]->summary);
     printf("\nration COMMAND --help says more. Exit codes: 0 done, 2 usage, 3 bad input,\n"
            "4 over budget, 5 device, 6 cancelled, 7 slower or larger than bench may be.\n");
 }
@@ -95,14 +99,34 @@ static void print_option(const rn_option *option) {
     printf("\n");
 }
 
+// What most people look for stands first, in this order; an option that a command does not take
+// is passed over.
+static const char *const first_options[] = {
+    "prompt", "data",        "out",  "to",   "tokens", "system", "budget", "device",  "ctx", "port",
+    "host",   "temperature", "seed", "size", "steps",  "lora",   "output", "threads", "json"};
+enum { FIRST_OPTIONS = sizeof first_options / sizeof *first_options };
+
+static bool is_first(const rn_option *option) {
+    for (size_t i = 0; i < FIRST_OPTIONS; i++)
+        if (strcmp(option->name, first_options[i]) == 0) return true;
+    return false;
+}
+
 static void print_help(const command *c) {
-    printf("usage: ration %s\n\n%s\n\noptions:\n", c->usage, c->about);
+    printf("usage: ration %s\n\n%s\n\nexample:\n  %s\n\noptions:\n", c->usage,
+           c->summary ? c->summary : "", c->example);
+    for (size_t i = 0; i < FIRST_OPTIONS; i++) {
+        const rn_option *option =
+            rn_option_find((rn_str){first_options[i], strlen(first_options[i])});
+        if (option && rn_option_is_for(option, c->name)) print_option(option);
+    }
+    printf("  -h, --help                   this text\n\n%s\n\nmore options:\n", c->about);
     for (size_t i = 0; i < rn_option_count(); i++)
-        if (rn_option_is_for(rn_option_at(i), c->name)) print_option(rn_option_at(i));
-    printf("  -h, --help                   this text\n\nexample:\n  %s\n\n"
-           "Every option may also be set as RATION_NAME in the environment, and those that ration\n"
-           "config list shows in ration.toml.\n",
-           c->example);
+        if (rn_option_is_for(rn_option_at(i), c->name) && !is_first(rn_option_at(i)))
+            print_option(rn_option_at(i));
+    printf(
+        "\nEvery option may also be set as RATION_NAME in the environment, and those that ration\n"
+        "config list shows in ration.toml.\n");
 }
 
 // ---- failing --------------------------------------------------------------------------
@@ -133,7 +157,11 @@ static void print_error_json(const rn_error_info *error, const char *stage) {
 }
 
 static void print_error(const rn_error_info *error, const char *stage) {
-    fprintf(stderr, "ration: %s\n", error->message);
+    rn_comm_launch launch = rn_comm_find_launch();
+    if (launch.ranks > 1)
+        fprintf(stderr, "ration: rank %u of %u: %s\n", launch.rank, launch.ranks, error->message);
+    else
+        fprintf(stderr, "ration: %s\n", error->message);
     if (error->path[0] && !strstr(error->message, error->path))
         fprintf(stderr, "  file: %s\n", error->path);
     if (error->offset != RN_NO_OFFSET)
@@ -320,12 +348,26 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
+// ration help COMMAND, and ration help all.
+static int help_with(const char *name) {
+    bool all = strcmp(name, "all") == 0, any = false;
+    for (size_t i = 0; i < all_command_count; i++) {
+        const command *c = all_commands[i];
+        if (!c->summary || (!all && strcmp(name, c->name) != 0)) continue;
+        if (all) printf("%s---- ration %s ----\n\n", any ? "\n" : "", c->name);
+        print_help(c);
+        any = true;
+    }
+    return any ? 0 : unknown_command(name);
+}
+
 int main(int argc, char **argv) {
     catch_signals();
     catch_profile_signal();
     rn_stop_on(&interrupt_flag);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
+        if (argc > 2 && strcmp(argv[1], "help") == 0) return help_with(argv[2]);
         print_general_help();
         return argc < 2 ? EXIT_USAGE : 0;
     }

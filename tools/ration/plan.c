@@ -28,6 +28,8 @@ typedef struct view {
     bool measures;       // its rates, where none are kept
     rn_rates_source rates;
     bool sweep;
+    uint32_t ranks;         // 0: this machine alone
+    uint64_t room_bytes;    // with ranks: what the budget leaves for a rank's plan
     const char *svg, *html; // files to draw; "-": standard output
 } view;
 
@@ -430,6 +432,12 @@ static uint64_t onnx_room(const view *v) {
     return files + graph_room(graph, v->recipe.rows);
 }
 
+static uint64_t plan_room(const view *v) {
+    const rn_plan_options *o = &v->options;
+    uint64_t usable = o->with_reserve ? rn_budget_usable(o->budget_bytes) : o->budget_bytes;
+    return usable > o->reserved_bytes ? usable - o->reserved_bytes : 0;
+}
+
 static rn_status read_options(view *v) {
     const rn_settings *settings = v->in->settings;
     uint64_t room = v->model ? text_room(v->model, &v->text, 0) : 0;
@@ -440,7 +448,13 @@ static rn_status read_options(view *v) {
     v->options.exact = rn_settings_bool(settings, "exact");
     v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
     v->host_options = v->options;
-    return rn_plan_options_for(v->device, &v->budget.device, &v->options);
+    RN_TRY(rn_plan_options_for(v->device, &v->budget.device, &v->options));
+    if (!v->ranks) return RN_OK;
+    // What ranks divide is all of the model: the budget says afterwards what fits.
+    v->room_bytes = plan_room(v);
+    v->options.budget_bytes = v->host_options.budget_bytes = RN_NO_LIMIT;
+    v->budget.device.bytes = 0;
+    return RN_OK;
 }
 
 // A run holds a tokenizer, too. One that cannot be read is none of a plan's business.
@@ -512,12 +526,6 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
     return v->sweep ? RN_OK : plan_once(v);
 }
 
-static uint64_t plan_room(const view *v) {
-    const rn_plan_options *o = &v->options;
-    uint64_t usable = o->with_reserve ? rn_budget_usable(o->budget_bytes) : o->budget_bytes;
-    return usable > o->reserved_bytes ? usable - o->reserved_bytes : 0;
-}
-
 // Only for a plan that fits, within what the budget leaves it.
 static rn_status measure_rates(view *v) {
     rn_rates_quick_options quick = {0};
@@ -554,7 +562,24 @@ static rn_status start(view *v, uint32_t threads) {
     RN_TRY(parse_devices(v->in, &v->ladder));
     RN_TRY(rn_ladder_start(v->ladder, &options, &load, &target));
     RN_TRY(measure_rates(v));
+    if (v->ranks)
+        return show_ranks(v->in, v->plan, v->model ? rn_model_get_info(v->model) : NULL,
+                          v->room_bytes);
     return v->sweep ? sweep(v) : show(v);
+}
+
+// Where --ranks has an answer: a text model's tokens, a builtin training step.
+static rn_status check_ranks(const view *v) {
+    if (!v->ranks) return RN_OK;
+    const char *use = rn_settings_text(v->in->settings, "for");
+    bool other = v->sweep || v->phases || v->svg[0] || v->html[0] || v->in->config_word ||
+                 strcmp(use, "image") == 0 || strcmp(use, "serve") == 0;
+    bool known = v->model ? !embeds(v) : !v->onnx && strstr(v->in->words[0], ":train");
+    if (known && !other) return RN_OK;
+    return rn_hint(
+        rn_fail(RN_INVALID, "--ranks is for one plan of a text model or of a training "
+                            "step"),
+        "ration plan models/llama --ranks 4, or ration plan llama:32x4096:train --ranks 64");
 }
 
 static rn_status check_outputs(const view *v) {
@@ -578,15 +603,17 @@ static rn_status run(const invocation *in) {
     view v = {.in = in,
               .sweep = is_set(settings, "sweep"),
               .phases = rn_settings_bool(settings, "phases"),
+              .ranks = (uint32_t)rn_settings_count(settings, "ranks"),
               .svg = rn_settings_text(settings, "svg"),
               .html = rn_settings_text(settings, "html")};
     RN_TRY(check_outputs(&v));
-    if (in->config_word) return plan_training(in);
+    if (in->config_word) return v.ranks ? check_ranks(&v) : plan_training(in);
     if (strcmp(rn_settings_text(settings, "for"), "image") == 0) return plan_image(in);
     if (strcmp(rn_settings_text(settings, "for"), "serve") == 0) return plan_server(in);
     uint32_t threads = (uint32_t)rn_settings_count(settings, "threads");
     v.measures = use_rates(in, threads);
     rn_status s = access(in->words[0], F_OK) == 0 ? open_files(&v) : RN_OK;
+    if (s == RN_OK) s = check_ranks(&v);
     if (s == RN_OK) s = start(&v, threads);
     rn_error_info error = *rn_last_error();
     rn_status left = v.ladder ? rn_ladder_leave(v.ladder, NULL) : RN_OK;
@@ -612,7 +639,11 @@ const command plan_command = {
         "reasons, the largest buffers and the predicted time. A row is what a model takes many of\n"
         "at once: an image, a token. Where nothing fits, the exit code is 4, and the smallest\n"
         "budget that would do is named. --budget +SIZE counts planned bytes only, without the\n"
-        "program itself. CONFIG.toml: the phases of the training that its [train] describes.",
+        "program itself. CONFIG.toml: the phases of the training that its [train] describes.\n"
+        "--ranks N --link 5us,12.5GB: the same on N machines, on paper: bytes, traffic and time "
+        "of\n"
+        "a pipeline and of tensor parallelism, or of data parallelism and ZeRO, and what is "
+        "assumed.",
     .example = "ration plan resnet18 --budget 60MiB --html plan.html",
     .min_words = 1,
     .max_words = 1,

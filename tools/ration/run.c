@@ -128,6 +128,8 @@ static rn_status read_sampling(runner *r) {
     bool greedy = rn_settings_bool(s, "greedy");
     rn_sampling_advice advice = rn_model_get_info(r->model)->sampling;
     if (is_given(r->in, "temperature") || greedy) advice = (rn_sampling_advice){-1, -1, -1, -1, -1};
+    r->advised = advice.temperature >= 0 || advice.top_p >= 0 || advice.min_p >= 0 ||
+                 advice.repetition_penalty >= 0 || advice.top_k >= 0;
     *out = (rn_sampling){
         .temperature = greedy ? 0 : advised(r, "temperature", advice.temperature),
         .top_p = advised(r, "top-p", advice.top_p),
@@ -180,26 +182,52 @@ static uint64_t held_text(const runner *r) {
     return r->prompt.capacity + r->said.capacity + r->tokens.capacity * sizeof *r->tokens.ids;
 }
 
-// Where a cache for the usual context does not fit: as many tokens as the prompt and its answer
-// need.
-static bool shorten_context(const runner *r, rn_text_options *text) {
+// ---- the context --------------------------------------------------------------------------------
+
+// As many tokens as a prompt and its answer take, at most what the model was trained for.
+static void fit_context(const runner *r, rn_text_options *text) {
     uint64_t needed = r->tokens.count + rn_settings_count(r->in->settings, "tokens") + 1;
-    bool asked = rn_settings_count(r->in->settings, "ctx") != 0;
-    if (asked || text->context || r->tokens.count == 0 || needed > UINT32_MAX) return false;
-    text->context = (uint32_t)needed;
-    return true;
+    uint32_t trained = rn_model_get_info(r->model)->context;
+    if (trained && needed > trained) needed = trained;
+    if (needed <= UINT32_MAX / 2) text->context = (uint32_t)needed;
+}
+
+// A chat's may become as long as the model was trained for, where there are pages for it; they are
+// taken as it grows. That is the host's: a device takes all of them at once, so there it is the
+// usual context. A recording shows the arena whole.
+static bool grows(const runner *r) {
+    return r->chats && rn_settings_count(r->in->settings, "ctx") == 0 &&
+           strncmp(rn_device_target(r->device), "cpu", 3) == 0 && rn_profile_recording() == 0;
+}
+
+enum { USUAL_CONTEXT = 4096, LEAST_CONTEXT = 512 };
+
+static uint32_t pages_of(const rn_text_options *text, uint32_t tokens) {
+    enum { PAGE = 64 };
+    uint32_t page = text->page_tokens ? text->page_tokens : PAGE;
+    return (tokens + page - 1) / page;
+}
+
+static rn_status create_growing(runner *r) {
+    rn_generator_options o = r->options;
+    uint32_t trained = rn_model_get_info(r->model)->context;
+    o.grow_kv = true;
+    o.text.context = trained ? trained : USUAL_CONTEXT;
+    o.least_pages = pages_of(&o.text, trained && trained < USUAL_CONTEXT ? trained : USUAL_CONTEXT);
+    rn_status s = rn_generator_create(r->model, &o, &r->generator);
+    if (s != RN_OVER_BUDGET || trained <= LEAST_CONTEXT) return s;
+    // Rather a short memory than none.
+    o.least_pages = pages_of(&o.text, LEAST_CONTEXT);
+    return rn_generator_create(r->model, &o, &r->generator);
 }
 
 static rn_status create_generator(runner *r) {
-    rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
-    if (s != RN_OVER_BUDGET) return s;
-    rn_error_info first = *rn_last_error();
-    if (!shorten_context(r, &r->options.text)) return s;
-    s = rn_generator_create(r->model, &r->options, &r->generator);
-    if (s == RN_OK) return s;
-    r->options.text.context = 0;
-    return rn_error_restore(&first);
+    r->grows = grows(r);
+    if (r->grows) return create_growing(r);
+    return rn_generator_create(r->model, &r->options, &r->generator);
 }
+
+// ---- devices ------------------------------------------------------------------------------------
 
 // On one target of the ladder: what the device has for a plan, and the plan, loaded.
 static rn_status try_device(void *self, const rn_ladder_target *target) {
@@ -257,6 +285,7 @@ rn_status open_runner_generator(runner *r) {
     rn_generator_options *o = &r->options;
     RN_TRY(read_text_options(r->in, &o->text));
     warn_of_context(r, o->text.context);
+    if (o->text.context == 0 && r->tokens.count) fit_context(r, &o->text);
     if (r->parallel) plan_for_server(r->parallel, o);
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));

@@ -46,6 +46,8 @@ typedef struct runner {
     text_buffer said;  // the answer, where it is told as JSON
     rn_json json;      // where that goes
     bool chats;        // else there is one prompt
+    bool grows;        // its KV cache, page by page
+    bool advised;      // the model's files say how to sample
     bool tells_tokens; // each token as an object, while there is an array for them
     host_budget budget;
     rn_ladder *ladder;
@@ -67,6 +69,9 @@ rn_speculation read_speculation(const invocation *in);
 // What shall stay on the device; `out` borrows from `texts`.
 rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // "path" or "path:scale".
+// --vae, --text-encoder, --tokenizer, --lora and so on of an image model.
+rn_status read_image_parts(const invocation *in, rn_diffusion_adapter *adapters,
+                           char (*paths)[4096], rn_diffusion_options *out);
 rn_status read_adapters(const invocation *in, rn_adapter *adapters, char (*paths)[4096],
                         size_t *out_count);
 
@@ -131,5 +136,10 @@ void print_report(const runner *r);
 void write_report(const runner *r, rn_json *json);
 // One line before the first token, and why.
 void print_opening(const runner *r);
+
+// plan_ranks.c: ration plan --ranks. `model` NULL: the plan is of a training step. room_bytes: what
+// a rank's budget leaves for its plan.
+rn_status show_ranks(const invocation *in, const rn_plan *plan, const rn_model_info *model,
+                     uint64_t room_bytes);
 
 #endif

@@ -1,10 +1,11 @@
 // run_chat.c — a conversation on the terminal: a line, an answer, and so on; commands begin with
-// '/', a text of several lines stands between lines of """.
+// '/', a text of several lines is pasted, has Alt-Enter between them, or stands between lines of
+// """.
 //
 // Each turn the whole conversation is written with the model's template and encoded; what the
 // sequence has already read of it stays, the rest is fed. Where it outgrows the context, the oldest
-// turns are left out, never the system message.
-#include "run.h"
+// turns are left out, never the system message, and it is said.
+#include "line_edit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@ typedef struct chat {
     size_t count, first; // first: the oldest turn that is still told
     size_t dropped;      // messages that were left out since that was said last
     bool terminal;       // somebody reads along
+    bool edits;          // and types on one that can move its cursor
+    line_editor editor;
     bool has_system;
     text_buffer said;
     rn_tokens tokens;
@@ -109,9 +112,28 @@ static size_t rewind_to_known(chat *c) {
 static void tell_dropped(chat *c) {
     if (c->dropped && c->terminal)
         fprintf(stderr,
-                "(the context is full: the oldest %zu messages are left out; /clear begins anew)\n",
-                c->dropped);
+                "(the context of %zu tokens is full: the oldest %zu messages are no longer told to "
+                "the model; /clear begins anew%s)\n",
+                rn_generator_context(c->r->generator), c->dropped,
+                c->r->grows ? ", a larger --budget has room for more"
+                            : ", --ctx N makes it larger");
     c->dropped = 0;
+}
+
+// Why an answer ended, unless the model ended it.
+static void tell_end(const chat *c, const rn_answer *a) {
+    if (a->reason == RN_END_TOKEN || a->reason == RN_END_STOP)
+        printf("\n");
+    else if (a->reason == RN_END_CONTEXT)
+        printf(
+            "\n(the context of %zu tokens is full: the answer ends here, and the oldest messages "
+            "make room for the next)\n",
+            rn_generator_context(c->r->generator));
+    else if (a->reason == RN_END_LIMIT)
+        printf("\n(token limit: --tokens N sets it)\n");
+    else
+        printf("\n(%s)\n", rn_end_reason_name(a->reason));
+    fflush(stdout);
 }
 
 static rn_status reply(chat *c) {
@@ -121,8 +143,7 @@ static rn_status reply(chat *c) {
     c->said.bytes = 0;
     rn_sink sink = {c, put_answer};
     RN_TRY(speak(c->r, c->tokens.ids + known, c->tokens.count - known, sink, &a));
-    printf(a.reason == RN_END_TOKEN || a.reason == RN_END_STOP ? "\n" : "\n(%s)\n",
-           rn_end_reason_name(a.reason));
+    tell_end(c, &a);
     tell_dropped(c);
     forget_interrupt();
     return add_message(c, "assistant", c->said.data ? c->said.data : "", c->said.bytes);
@@ -177,7 +198,8 @@ static const char help[] =
     "/clear         forget the conversation, but for the system message\n"
     "/save FILE     write the conversation as a line of JSON\n"
     "/bye           end (so does Ctrl-D); Ctrl-C stops an answer\n"
-    "\"\"\"            before and behind a text of several lines\n";
+    "\"\"\"            before and behind a text of several lines (Alt-Enter and pasting do, too)\n"
+    "arrow keys     move in the line, and to earlier ones\n";
 
 // What a command is called with; NULL: it is not this one.
 static const char *behind(const char *line, const char *name) {
@@ -209,25 +231,37 @@ static rn_status obey(chat *c, const char *line, bool *out_end) {
 
 // ---- lines --------------------------------------------------------------------------------------
 
-// How full the context is, where somebody looks.
-static void show_mark(const chat *c, bool inside) {
-    size_t used = 0;
-    if (!c->terminal) return;
+// How full the context is, where somebody looks; in few columns, in per cent.
+static void write_mark(const chat *c, bool inside, char *out, size_t room) {
+    enum { NARROW = 50 };
+    size_t used = 0, context = rn_generator_context(c->r->generator);
     (void)rn_sequence_tokens(c->r->sequence, &used);
     if (inside)
-        fprintf(stderr, ". ");
-    else if (used)
-        fprintf(stderr, "[%zu of %zu tokens] > ", used, rn_generator_context(c->r->generator));
+        snprintf(out, room, ". ");
+    else if (used == 0)
+        snprintf(out, room, "> ");
+    else if (terminal_columns() < NARROW)
+        snprintf(out, room, "[%zu%%] > ", 100 * used / context);
     else
-        fprintf(stderr, "> ");
+        snprintf(out, room, "[%zu of %zu tokens] > ", used, context);
+}
+
+static rn_status next_line(chat *c, bool inside, text_buffer *out, bool *out_more) {
+    char mark[80];
+    write_mark(c, inside, mark, sizeof mark);
+    if (!c->edits) {
+        if (c->terminal) fprintf(stderr, "%s", mark);
+        return read_line(stdin, out, out_more);
+    }
+    RN_TRY(edit_line(&c->editor, mark, out, out_more));
+    return *out_more && out->bytes ? remember_line(&c->editor, out) : RN_OK;
 }
 
 // A line, or the lines between two of """. *out_text: it is not a command, whatever it begins with.
 static rn_status read_message(chat *c, text_buffer *out, bool *out_more, bool *out_text) {
     text_buffer line = {0};
-    show_mark(c, false);
-    *out_text = false;
-    RN_TRY(read_line(stdin, out, out_more));
+    RN_TRY(next_line(c, false, out, out_more));
+    *out_text = *out_more && memchr(out->data ? out->data : "", '\n', out->bytes) != NULL;
     if (!*out_more || strncmp(out->data ? out->data : "", "\"\"\"", 3) != 0) return RN_OK;
     *out_text = true;
     memmove(out->data, out->data + 3, out->bytes -= 3);
@@ -238,8 +272,7 @@ static rn_status read_message(chat *c, text_buffer *out, bool *out_more, bool *o
         ended = bytes >= 3 && memcmp(out->data + bytes - 3, "\"\"\"", 3) == 0;
         if (ended) out->data[out->bytes -= 3] = 0;
         if (ended) break;
-        show_mark(c, true);
-        s = read_line(stdin, &line, &more);
+        s = next_line(c, true, &line, &more);
         if (s != RN_OK || !more || interrupted) break;
         if (bytes) s = append_text(out, "\n", 1);
         if (s == RN_OK) s = append_text(out, line.data ? line.data : "", line.bytes);
@@ -262,6 +295,7 @@ static rn_status converse(chat *c) {
     bool more = true, text = false, end = false;
     rn_status s = RN_OK;
     c->terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    c->edits = can_edit_lines();
     if (c->terminal) fprintf(stderr, "A chat. /help lists commands; Ctrl-D ends.\n");
     if (first[0]) {
         s = add_message(c, "user", first, strlen(first));
@@ -300,6 +334,7 @@ rn_status run_chat(runner *r) {
     if (s == RN_OK && !quiet) print_report(r);
     for (size_t i = 0; i < MAX_MESSAGES; i++)
         free_text(&c->texts[i]);
+    free_line_editor(&c->editor);
     rn_chat_template_free(c->form);
     rn_tokens_free(&c->tokens);
     free_text(&c->form_source);

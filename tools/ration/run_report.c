@@ -34,7 +34,7 @@ static void print_sampling(const runner *r) {
     if (s->min_p > 0) fprintf(stderr, ", min-p %g", (double)s->min_p);
     if (s->repetition_penalty > 0 && s->repetition_penalty != 1)
         fprintf(stderr, ", repetition penalty %g", (double)s->repetition_penalty);
-    fprintf(stderr, "\n");
+    fprintf(stderr, "%s\n", r->advised ? " (as the model's files advise)" : "");
 }
 
 void print_opening(const runner *r) {
@@ -57,7 +57,7 @@ void print_opening(const runner *r) {
                 (unsigned long long)p->host_rows, p->host_blocks);
     if (p->interleaved_blocks)
         fprintf(stderr, ", but for %u that are brought meanwhile", p->interleaved_blocks);
-    fprintf(stderr, "; context %zu, prompts %llu tokens at once\n",
+    fprintf(stderr, "; context %s%zu, prompts %llu tokens at once\n", r->grows ? "grows to " : "",
             rn_generator_context(r->generator), (unsigned long long)p->rows);
     print_sampling(r);
     fprintf(stderr, "\n");
@@ -77,12 +77,26 @@ static void print_times(const char *what, double planned, double found) {
     fprintf(stderr, "  %-26s %14s %14s\n", what, a, rn_time_format(found).text);
 }
 
-static void print_purposes(const runner *r, const rn_plan_summary *p) {
-    for (int i = 0; i < RN_PURPOSE_COUNT; i++)
-        if (p->purpose_bytes[i] &&
-            i != RN_PURPOSE_OTHER) // alignment; and tables, which come and go
-            print_sizes(rn_purpose_name((rn_purpose)i), p->purpose_bytes[i],
-                        rn_ledger_read(device_of(r), (rn_purpose)i).peak_bytes);
+// What is planned of a KV cache that grows: the pages that the text has reached.
+static uint64_t planned_bytes(const runner *r, const rn_plan_summary *p,
+                              const rn_generator_facts *f, int purpose) {
+    uint64_t bytes = p->purpose_bytes[purpose];
+    if (purpose != RN_PURPOSE_KV || !r->grows) return bytes;
+    return bytes - (f->kv_pages_total - f->kv_pages_peak) * f->kv_page_bytes;
+}
+
+static void print_purposes(const runner *r, const rn_plan_summary *p, const rn_generator_facts *f) {
+    char name[40];
+    for (int i = 0; i < RN_PURPOSE_COUNT; i++) {
+        if (p->purpose_bytes[i] == 0 || i == RN_PURPOSE_OTHER)
+            continue; // alignment; and tables, which come and go
+        snprintf(name, sizeof name, "%s", rn_purpose_name((rn_purpose)i));
+        if (i == RN_PURPOSE_KV && r->grows)
+            snprintf(name, sizeof name, "kv, %llu of %llu pages",
+                     (unsigned long long)f->kv_pages_peak, (unsigned long long)f->kv_pages_total);
+        print_sizes(name, planned_bytes(r, p, f, i),
+                    rn_ledger_read(device_of(r), (rn_purpose)i).peak_bytes);
+    }
 }
 
 // What is planned is taken and released at once: its peak is that of its lines. (The device's
@@ -109,7 +123,7 @@ static void print_device(const runner *r, const rn_plan_summary *p) {
 static void print_memory(const runner *r, const rn_generator_facts *f) {
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
     rn_process_info process;
-    print_purposes(r, p);
+    print_purposes(r, p, f);
     if (r->budget.own_memory) print_device(r, p);
     if (f->session.live_peak_bytes)
         print_sizes("in use at the peak", p->live_peak_bytes, f->session.live_peak_bytes);
@@ -136,7 +150,9 @@ void print_report(const runner *r) {
     if (p->workload_rows && f.prompt_tokens)
         print_times("a prompt's token", p->prefill_seconds / (double)p->workload_rows,
                     f.prefill_seconds / (double)f.prompt_tokens);
-    if (decode_seconds(&f) > 0) print_times("a decode step", p->decode_seconds, decode_seconds(&f));
+    if (decode_seconds(&f) > 0)
+        print_times(r->grows ? "a decode step (plan: full)" : "a decode step", p->decode_seconds,
+                    decode_seconds(&f));
     fprintf(stderr, "  prompt: %llu tokens in %s (%.1f a second); ",
             (unsigned long long)f.prompt_tokens, rn_time_format(f.prefill_seconds).text,
             rate(f.prompt_tokens, f.prefill_seconds));
