@@ -75,6 +75,39 @@ void rn_sha256_end(rn_sha256 *hash, uint8_t out[RN_SHA256_BYTES]) {
         out[i] = (uint8_t)(hash->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
+// H(key ^ outer, H(key ^ inner, data)); a key longer than a block is its digest.
+void rn_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                    uint8_t out[RN_SHA256_BYTES]) {
+    uint8_t inner[RN_SHA256_BLOCK] = {0}, outer[RN_SHA256_BLOCK];
+    rn_sha256 hash;
+    if (key_bytes > sizeof inner) {
+        rn_sha256_begin(&hash);
+        rn_sha256_add(&hash, key, key_bytes);
+        rn_sha256_end(&hash, inner);
+    } else if (key_bytes) {
+        memcpy(inner, key, key_bytes);
+    }
+    for (size_t i = 0; i < sizeof inner; i++) {
+        outer[i] = inner[i] ^ 0x5c;
+        inner[i] ^= 0x36;
+    }
+    rn_sha256_begin(&hash);
+    rn_sha256_add(&hash, inner, sizeof inner);
+    rn_sha256_add(&hash, data, bytes);
+    rn_sha256_end(&hash, out);
+    rn_sha256_begin(&hash);
+    rn_sha256_add(&hash, outer, sizeof outer);
+    rn_sha256_add(&hash, out, RN_SHA256_BYTES);
+    rn_sha256_end(&hash, out);
+}
+
+bool rn_sha256_equal(const uint8_t a[RN_SHA256_BYTES], const uint8_t b[RN_SHA256_BYTES]) {
+    uint8_t differ = 0;
+    for (size_t i = 0; i < RN_SHA256_BYTES; i++)
+        differ |= a[i] ^ b[i];
+    return differ == 0;
+}
+
 void rn_sha256_text(const uint8_t digest[RN_SHA256_BYTES], char out[2 * RN_SHA256_BYTES + 1]) {
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < RN_SHA256_BYTES; i++) {
