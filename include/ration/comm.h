@@ -96,6 +96,24 @@ RN_API RN_MUST_USE rn_status rn_comm_compare(rn_comm *comm, const rn_comm_item *
 // failed and has its message.
 RN_API RN_MUST_USE rn_status rn_comm_agree(rn_comm *comm, rn_status status);
 
+// ---- how fast it is -----------------------------------------------------------------------------
+
+enum { RN_COMM_SIZES = 5 };
+typedef struct rn_comm_rates {
+    double latency_seconds;  // of a message of a few bytes, one way; of all ranks to rank 0 ...
+    double bytes_per_second; // ... and of large ones: the slowest
+    uint32_t slowest_rank;   // whose bandwidth that is
+    double copy_bytes_per_second; // of this rank's memory, for comparison
+    struct {
+        uint64_t bytes; // of f32
+        double all_reduce_seconds, all_gather_seconds;
+    } sizes[RN_COMM_SIZES];
+} rn_comm_rates;
+// The best of several, each at most `bytes` (0: 64 MiB), of which twice as many are taken for the
+// while. Called by all ranks, which get the same but for copy_bytes_per_second. Of one rank all but
+// that is 0.
+RN_API RN_MUST_USE rn_status rn_comm_measure(rn_comm *comm, uint64_t bytes, rn_comm_rates *out);
+
 RN_END_DECLS
 
 #endif

@@ -1,9 +1,9 @@
 // comm.c — collectives from messages, in the order of ranks; timeouts; who is missing.
 //
-// Whoever waits looks at its messages and at what the others say. After the timeout it says for
-// whom it waits, which makes all others that wait say the same; a rank that says nothing in the
-// seconds after that is the one that is missing. Ranks that only wait for others that wait are so
-// never blamed.
+// Whoever waits looks at its messages and at what the others say. Shortly before the timeout it
+// says for whom it waits, which makes all others that wait say the same; a rank that says nothing
+// in the two seconds after that is the one that is missing. Ranks that only wait for others that
+// wait are so never blamed.
 #include "device/comm.h"
 
 #include "base/checked.h"
@@ -103,6 +103,17 @@ static double since(uint64_t begin_ns) {
     return (double)(rn_clock_ns() - begin_ns) * 1e-9;
 }
 
+static void rest(uint32_t *turns) {
+    static const long naps[] = {20000, 50000, 200000, 1000000};
+    uint32_t turn = (*turns)++;
+    if (turn < 200) {
+        sched_yield();
+        return;
+    }
+    uint32_t nap = turn < 1000 ? 0 : turn < 3000 ? 1 : turn < 6000 ? 2 : 3;
+    nanosleep(&(struct timespec){.tv_nsec = naps[nap]}, NULL);
+}
+
 static void tell_all(rn_comm *comm, rn_notice_kind kind, uint32_t about, const char *text) {
     rn_notice notice = {.kind = kind, .about = about};
     snprintf(notice.text, sizeof notice.text, "%s", text ? text : "");
@@ -130,67 +141,87 @@ static uint32_t find_heard(const rn_comm *comm, rn_notice_kind kind) {
     return RN_NO_RANK;
 }
 
+// A rank that failed for a reason of its own, not because it lost another.
+static uint32_t find_cause(const rn_comm *comm) {
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (r != comm->rank && comm->heard[r].kind == RN_NOTICE_FAILED && comm->heard[r].about == r)
+            return r;
+    return RN_NO_RANK;
+}
+
+static bool heard_of_failure(const rn_comm *comm) {
+    return find_heard(comm, RN_NOTICE_FAILED) != RN_NO_RANK ||
+           find_heard(comm, RN_NOTICE_GONE) != RN_NO_RANK;
+}
+
 static rn_status keep(rn_comm *comm, rn_status status) {
     if (comm->hint[0] && rn_last_error()->hint[0] == 0) status = rn_hint(status, "%s", comm->hint);
     comm->failure = *rn_last_error();
     return status;
 }
 
+// The last error, which is about rank `about`, is how this rank ends. The others hear it in these
+// words, so that all say the same, and nobody takes this one's end for the beginning.
+static rn_status give_up(rn_comm *comm, uint32_t about, rn_status status) {
+    tell_all(comm, RN_NOTICE_FAILED, about, rn_last_error()->message);
+    return keep(comm, status);
+}
+
 static rn_status fail_as_told(rn_comm *comm, uint32_t rank) {
-    const char *text = comm->heard[rank].text;
-    return keep(comm, rn_fail(RN_DEVICE, "rank %u of %u failed%s%s", rank, comm->size,
-                              text[0] ? ": " : "", text));
+    const rn_notice *heard = &comm->heard[rank];
+    uint32_t about = heard->about < comm->size ? heard->about : rank;
+    if (about != rank) return give_up(comm, about, rn_fail(RN_DEVICE, "%s", heard->text));
+    return give_up(comm, about,
+                   rn_fail(RN_DEVICE, "rank %u of %u failed%s%s", rank, comm->size,
+                           heard->text[0] ? ": " : "", heard->text));
+}
+
+static rn_status fail_as_gone(rn_comm *comm, uint32_t rank) {
+    return give_up(
+        comm, rank,
+        rn_fail(RN_DEVICE, "rank %u of %u is gone: its connection was closed", rank, comm->size));
+}
+
+// When one rank fails all others do, one after the other, and each hears of several. It is the
+// first one that is to be named: whoever failed by itself, which may be heard of a little later
+// than those that lost it; else a rank that went without a word; else what others say they lost.
+static rn_status fail_as_known(rn_comm *comm) {
+    uint32_t turns = 0, lost = comm->culprit;
+    uint64_t begin = rn_clock_ns();
+    while (find_cause(comm) == RN_NO_RANK && since(begin) < 0.3) {
+        listen_to_all(comm);
+        rest(&turns);
+    }
+    uint32_t cause = find_cause(comm), gone = find_heard(comm, RN_NOTICE_GONE);
+    uint32_t told = find_heard(comm, RN_NOTICE_FAILED);
+    if (cause != RN_NO_RANK) return fail_as_told(comm, cause);
+    if (gone == RN_NO_RANK && lost != RN_NO_RANK && comm->heard[lost].kind != RN_NOTICE_FAILED)
+        gone = lost;
+    return gone != RN_NO_RANK ? fail_as_gone(comm, gone) : fail_as_told(comm, told);
 }
 
 static rn_status fail_as_missing(rn_comm *comm, uint32_t peer) {
-    char list[256] = "";
+    char list[200] = "";
     size_t used = 0;
-    uint32_t missing = 0;
-    for (uint32_t r = 0; r < comm->size && used < sizeof list - 16; r++) {
+    uint32_t missing = 0, first = RN_NO_RANK;
+    for (uint32_t r = 0; r < comm->size; r++) {
         if (r == comm->rank || comm->heard[r].kind == RN_NOTICE_WAITS) continue;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", r);
-        missing++;
+        if (missing++ == 0) first = r;
+        if (used < sizeof list - 16)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", r);
     }
-    if (missing) {
-        char text[248];
-        snprintf(text, sizeof text, "it waited in vain for rank%s %.200s", missing == 1 ? "" : "s",
-                 list);
-        tell_all(comm, RN_NOTICE_FAILED, peer, text);
-        return keep(comm, rn_fail(RN_DEVICE,
-                                  "rank%s %s of %u did not come to collective %llu "
-                                  "within %g s",
-                                  missing == 1 ? "" : "s", list, comm->size,
-                                  (unsigned long long)comm->calls, comm->timeout_seconds));
-    }
+    if (missing)
+        return give_up(comm, first,
+                       rn_fail(RN_DEVICE,
+                               "rank%s %s of %u did not come to collective %llu within "
+                               "%g s",
+                               missing == 1 ? "" : "s", list, comm->size,
+                               (unsigned long long)comm->calls, comm->timeout_seconds));
     return keep(comm,
                 rn_fail(RN_DEVICE,
                         "all %u ranks wait for each other (this one for rank %u, that one for rank "
                         "%u): they do not call the same collectives",
                         comm->size, peer, comm->heard[peer].about));
-}
-
-static rn_status fail_as_lost(rn_comm *comm) {
-    uint32_t rank = comm->culprit;
-    listen_to_all(comm);
-    if (comm->heard[rank].kind == RN_NOTICE_FAILED) return fail_as_told(comm, rank);
-    uint32_t told = find_heard(comm, RN_NOTICE_FAILED);
-    if (told != RN_NO_RANK) return fail_as_told(comm, told);
-    char text[248];
-    snprintf(text, sizeof text, "it lost rank %u", rank);
-    tell_all(comm, RN_NOTICE_FAILED, rank, text);
-    return keep(comm, rn_fail(RN_DEVICE, "rank %u of %u is gone: its connection was closed", rank,
-                              comm->size));
-}
-
-static void rest(uint32_t *turns) {
-    static const long naps[] = {20000, 50000, 200000, 1000000};
-    uint32_t turn = (*turns)++;
-    if (turn < 200) {
-        sched_yield();
-        return;
-    }
-    uint32_t nap = turn < 1000 ? 0 : turn < 3000 ? 1 : turn < 6000 ? 2 : 3;
-    nanosleep(&(struct timespec){.tv_nsec = naps[nap]}, NULL);
 }
 
 static const rn_message *first_open(const rn_message *messages, uint32_t count) {
@@ -203,20 +234,24 @@ static rn_status test_all(rn_comm *comm, rn_message *messages, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (!messages[i].done && comm->table->test(comm, &messages[i]) != RN_OK)
             return comm->culprit == RN_NO_RANK ? keep(comm, rn_last_error()->status)
-                                               : fail_as_lost(comm);
+                                               : fail_as_known(comm);
     return RN_OK;
 }
 
-// After the timeout, or once somebody asks: seconds in which all that wait say so.
+// The last seconds of the timeout, in which all that wait say so.
+static double asking_seconds(const rn_comm *comm) {
+    return comm->timeout_seconds < 4 ? comm->timeout_seconds / 2 : 2;
+}
+
+// Before the timeout is over, or once somebody asks.
 static rn_status find_missing(rn_comm *comm, rn_message *messages, uint32_t count) {
     uint32_t turns = 0, peer = first_open(messages, count)->peer;
     uint64_t begin = rn_clock_ns();
     tell_all(comm, RN_NOTICE_WAITS, peer, NULL);
-    while (since(begin) < 2) {
+    while (since(begin) < asking_seconds(comm)) {
         RN_TRY(test_all(comm, messages, count));
         listen_to_all(comm);
-        uint32_t told = find_heard(comm, RN_NOTICE_FAILED);
-        if (told != RN_NO_RANK) return fail_as_told(comm, told);
+        if (heard_of_failure(comm)) return fail_as_known(comm);
         rest(&turns);
     }
     return fail_as_missing(comm, peer);
@@ -228,7 +263,7 @@ rn_status rn_comm_begin(rn_comm *comm, rn_message *message) {
     if (message->done) return RN_OK;
     rn_status s = comm->table->begin(comm, message);
     if (s == RN_OK) return RN_OK;
-    return comm->culprit == RN_NO_RANK ? keep(comm, s) : fail_as_lost(comm);
+    return comm->culprit == RN_NO_RANK ? keep(comm, s) : fail_as_known(comm);
 }
 
 rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t count) {
@@ -241,12 +276,12 @@ rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t count) {
         if (!open) return RN_OK;
         if (turns > 200) { // rarely, while messages come quickly
             bool asked = listen_to_all(comm);
-            uint32_t told = find_heard(comm, RN_NOTICE_FAILED);
-            if (told != RN_NO_RANK) return fail_as_told(comm, told);
+            if (heard_of_failure(comm)) return fail_as_known(comm);
             if (comm->heard[open->peer].kind == RN_NOTICE_BYE)
-                return keep(comm, rn_fail(RN_DEVICE, "rank %u of %u has ended before this one",
-                                          open->peer, comm->size));
-            if (asked || since(begin) > comm->timeout_seconds)
+                return give_up(comm, open->peer,
+                               rn_fail(RN_DEVICE, "rank %u of %u has ended before this one",
+                                       open->peer, comm->size));
+            if (asked || since(begin) > comm->timeout_seconds - asking_seconds(comm))
                 return find_missing(comm, messages, count);
         }
         rest(&turns);
@@ -269,7 +304,8 @@ void rn_comm_close(rn_comm *comm) {
         uint32_t gone = 0;
         for (uint32_t r = 0; r < comm->size; r++)
             gone += r == comm->rank || comm->heard[r].kind == RN_NOTICE_BYE ||
-                    comm->heard[r].kind == RN_NOTICE_FAILED;
+                    comm->heard[r].kind == RN_NOTICE_FAILED ||
+                    comm->heard[r].kind == RN_NOTICE_GONE;
         if (gone == comm->size) break;
         rest(&turns);
     }

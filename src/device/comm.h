@@ -29,8 +29,9 @@ typedef struct rn_message {
 typedef enum rn_notice_kind {
     RN_NOTICE_NONE,
     RN_NOTICE_WAITS,  // for rank `about`, for longer than the timeout
-    RN_NOTICE_FAILED, // with `text`
-    RN_NOTICE_BYE
+    RN_NOTICE_FAILED, // with `text`; about: itself, or the rank that it lost
+    RN_NOTICE_BYE,
+    RN_NOTICE_GONE // never sent: the connection was closed without a word
 } rn_notice_kind;
 
 // As it is sent between processes of one binary.

@@ -4,9 +4,11 @@
 // notices have connections of their own, so that they never wait behind a message.
 #include "device/comm_tcp.h"
 
+#include "base/clock.h"
 #include "memory/account.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,9 +43,26 @@ static rn_status open_tcp(rn_comm *comm, const rn_comm_options *options) {
     return RN_OK;
 }
 
+// A socket that is closed with bytes unread is reset, and what was last said on it is lost on the
+// other side: so notices are ended first, and read until the others have ended theirs, for a
+// second.
+static void end_notices(const rn_comm *comm, const rn_tcp_peer *peers) {
+    uint64_t end = rn_clock_ns() + 1000000000;
+    uint8_t unread[4096];
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (peers[r].sockets[RN_TCP_NOTICES] >= 0)
+            (void)shutdown(peers[r].sockets[RN_TCP_NOTICES], SHUT_WR);
+    for (uint32_t r = 0; r < comm->size; r++) {
+        int s = peers[r].sockets[RN_TCP_NOTICES];
+        while (s >= 0 && rn_tcp_wait(s, POLLIN, end) && recv(s, unread, sizeof unread, 0) > 0)
+            continue;
+    }
+}
+
 static void close_tcp(rn_comm *comm) {
     rn_tcp_peer *peers = comm->own;
     if (!peers) return;
+    end_notices(comm, peers);
     for (uint32_t r = 0; r < comm->size; r++)
         for (int c = 0; c < RN_TCP_CHANNELS; c++)
             if (peers[r].sockets[c] >= 0) close(peers[r].sockets[c]);
@@ -155,8 +174,7 @@ static bool look(rn_comm *comm, uint32_t from, rn_notice *out) {
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     if (n <= 0) {
         peer->ended = true;
-        *out = (rn_notice){.kind = RN_NOTICE_FAILED, .about = from};
-        snprintf(out->text, sizeof out->text, "its process is gone");
+        *out = (rn_notice){.kind = RN_NOTICE_GONE, .about = from};
         return true;
     }
     peer->in_bytes += (size_t)n;

@@ -4,38 +4,28 @@
 //     rank r ── hello ──▶ rank 0        then   rank r ── hello ──▶ rank s, s < r, for messages
 //     rank r ◀── table ── rank 0               rank r ── hello ──▶ rank s, s < r, for notices
 //
-// Where that is: RATION_MASTER=HOST:PORT, or torchrun's MASTER_ADDR and MASTER_PORT (the port
-// behind it where torchrun's own agent listens there). `ration launch` hands rank 0 a socket that
-// listens already, in RATION_MASTER_SOCKET. A connection that does not know the job's key
-// (RATION_JOB, TORCHELASTIC_RUN_ID) is closed.
+// `ration launch` hands rank 0 a socket that listens already, in RATION_MASTER_SOCKET.
 #include "device/comm_tcp.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "memory/account.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define FROM  RN_HOST_IO
-#define MAGIC "rncomm1"
-
-typedef struct hello {
-    char magic[8];
-    uint8_t key[RN_SHA256_BYTES];
-    uint32_t rank, ranks, channel;
-    uint32_t port; // where it listens
-} hello;
+#define FROM            RN_HOST_IO
+#define REFUSED_SECONDS 10 // at most: the other one may be of a job that is about to end
 
 // A rank's place as rank 0 sees it; loopback: on the machine of rank 0.
 typedef struct place {
@@ -46,98 +36,19 @@ typedef struct place {
 typedef struct joining {
     rn_comm *comm;
     rn_tcp_peer *peers;
-    uint8_t key[RN_SHA256_BYTES];
-    char host[256], port[16];
-    struct sockaddr_storage master;
-    socklen_t master_bytes;
-    int listener;
+    rn_tcp_master master;
+    uint32_t reached; // of rank 0's addresses the one that answered
     uint32_t own_port;
-    uint64_t end_ns;
+    uint64_t end_ns, refused_ns; // refused_ns: since when; 0: not
+    int error;                   // of the last connection that failed; 0: it was not refused
+    rn_tcp_door door;
     place *places; // (size)
 } joining;
 
-// ---- waiting ------------------------------------------------------------------------------------
+// ---- listening ----------------------------------------------------------------------------------
 
-static int left_ms(const joining *j, double most_seconds) {
-    uint64_t now = rn_clock_ns();
-    double left = now < j->end_ns ? (double)(j->end_ns - now) * 1e-9 : 0;
-    return (int)((left < most_seconds ? left : most_seconds) * 1e3);
-}
-
-static bool wait_for(int socket, short events, int ms) {
-    struct pollfd poll_for = {.fd = socket, .events = events};
-    int n;
-    do
-        n = poll(&poll_for, 1, ms);
-    while (n < 0 && errno == EINTR);
-    return n > 0;
-}
-
-static bool move_all(const joining *j, int socket, void *data, size_t bytes, bool sends,
-                     double seconds) {
-    uint8_t *at = data;
-    while (bytes) {
-        if (!wait_for(socket, sends ? POLLOUT : POLLIN, left_ms(j, seconds))) return false;
-        ssize_t n = sends ? send(socket, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
-                          : recv(socket, at, bytes, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
-        if (n < 0) continue;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-// ---- places -------------------------------------------------------------------------------------
-
-static rn_status read_master(joining *j) {
-    const char *own = getenv("RATION_MASTER"), *address = getenv("MASTER_ADDR");
-    const char *port = getenv("MASTER_PORT"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    const char *colon = own ? strrchr(own, ':') : NULL;
-    if (own && (!colon || colon == own || (size_t)(colon - own) >= sizeof j->host))
-        return rn_fail(RN_INVALID, "RATION_MASTER is no HOST:PORT: '%.200s'", own);
-    if (!own && (!address || !port))
-        return rn_hint(rn_fail(RN_INVALID, "nothing says where rank 0 listens"),
-                       "set RATION_MASTER=HOST:PORT, or MASTER_ADDR and MASTER_PORT");
-    const char *digits = own ? colon + 1 : port;
-    char *end = NULL;
-    unsigned long number = strtoul(digits, &end, 10);
-    if (!own && agent && strcmp(agent, "True") == 0) number++;
-    if (digits[0] < '0' || digits[0] > '9' || *end || number == 0 || number > 65535)
-        return rn_fail(RN_INVALID, "'%.40s' is no port", digits);
-    snprintf(j->port, sizeof j->port, "%lu", number);
-    const char *begin = own ? own : address;
-    int bytes = own ? (int)(colon - own) : (int)strlen(address);
-    if (begin[0] == '[' && bytes > 2 && begin[bytes - 1] == ']') {
-        begin++;
-        bytes -= 2;
-    }
-    snprintf(j->host, sizeof j->host, "%.*s", bytes, begin);
-    return RN_OK;
-}
-
-// A name may not be known yet, while the machines of a job come up.
-static rn_status find_master(joining *j) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    int error;
-    while ((error = getaddrinfo(j->host, j->port, &hints, &found)) != 0) {
-        if (left_ms(j, 1) == 0)
-            return rn_fail(RN_DEVICE, "rank 0's machine '%s' is not known: %s", j->host,
-                           gai_strerror(error));
-        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
-    }
-    memcpy(&j->master, found->ai_addr, found->ai_addrlen);
-    j->master_bytes = found->ai_addrlen;
-    freeaddrinfo(found);
-    return RN_OK;
-}
-
-static bool is_loopback(const struct sockaddr_storage *address) {
-    const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-    if (address->ss_family == AF_INET) return (ntohl(four->sin_addr.s_addr) >> 24) == 127;
-    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) return six->sin6_addr.s6_addr[12] == 127;
-    return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+static socklen_t length_of(const struct sockaddr_storage *address) {
+    return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
 static void set_port(struct sockaddr_storage *address, uint32_t port) {
@@ -152,43 +63,99 @@ static uint32_t port_of(const struct sockaddr_storage *address) {
                                                : ((const struct sockaddr_in6 *)address)->sin6_port);
 }
 
-// On the machine alone where rank 0 is reached by its loopback address.
-static rn_status listen_here(joining *j) {
-    const char *given = getenv("RATION_MASTER_SOCKET");
-    bool first = j->comm->rank == 0;
-    struct sockaddr_storage at = j->master;
-    socklen_t bytes = sizeof at;
-    int on = 1;
-    if (first && given && getenv("RATION_MASTER")) {
-        j->listener = atoi(given);
-        (void)fcntl(j->listener, F_SETFD, FD_CLOEXEC);
-    } else {
-        j->listener = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (at.ss_family == AF_INET && !is_loopback(&at))
-            ((struct sockaddr_in *)&at)->sin_addr.s_addr = htonl(INADDR_ANY);
-        if (at.ss_family == AF_INET6 && !is_loopback(&at))
-            ((struct sockaddr_in6 *)&at)->sin6_addr = in6addr_any;
-        if (!first) set_port(&at, 0);
-        if (j->listener < 0 ||
-            setsockopt(j->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-            bind(j->listener, (struct sockaddr *)&at, j->master_bytes) != 0 ||
-            listen(j->listener, 2 * RN_COMM_RANKS) != 0)
-            return rn_hint(rn_fail(RN_IO, "rank %u cannot listen at port %s: %s", j->comm->rank,
-                                   first ? j->port : "0", strerror(errno)),
-                           "another port may be free: RATION_MASTER=HOST:PORT or MASTER_PORT");
+// False: errno says why.
+static bool listen_at(joining *j, const struct sockaddr_storage *at) {
+    int on = 1, off = 0, s = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0) return false;
+    (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (at->ss_family == AF_INET6) (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(s, (const struct sockaddr *)at, length_of(at)) == 0 &&
+        listen(s, 2 * RN_COMM_RANKS) == 0) {
+        j->door.listener = s;
+        return true;
     }
-    if (getsockname(j->listener, (struct sockaddr *)&at, &bytes) != 0)
+    int error = errno;
+    close(s);
+    errno = error;
+    return false;
+}
+
+// Of a local job at its loopback address; else at all addresses, of IPv6 and IPv4 where the machine
+// has both.
+static bool listen_here(joining *j, uint32_t port) {
+    struct sockaddr_storage at = {0};
+    if (j->master.local) {
+        at = j->master.at[0];
+        set_port(&at, port);
+        return listen_at(j, &at);
+    }
+    *(struct sockaddr_in6 *)&at =
+        (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    set_port(&at, port);
+    if (listen_at(j, &at)) return true;
+    if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) return false;
+    memset(&at, 0, sizeof at);
+    *(struct sockaddr_in *)&at =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    set_port(&at, port);
+    return listen_at(j, &at);
+}
+
+// `ration launch` listens for its first rank already.
+static bool inherit_listener(joining *j) {
+    uint32_t given = 0;
+    int listens = 0;
+    socklen_t bytes = sizeof listens;
+    if (!getenv("RATION_MASTER") || !rn_comm_variable("RATION_MASTER_SOCKET", &given)) return false;
+    if (getsockopt((int)given, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || !listens)
+        return false;
+    j->door.listener = (int)given;
+    (void)fcntl(j->door.listener, F_SETFD, FD_CLOEXEC);
+    return true;
+}
+
+static rn_status open_door(joining *j) {
+    bool first = j->comm->rank == 0;
+    uint32_t port = first ? (uint32_t)atoi(j->master.port) : 0;
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof at;
+    if (!(first && inherit_listener(j)) && !listen_here(j, port))
+        return rn_hint(rn_fail(RN_IO, "rank %u cannot listen at port %u: %s", j->comm->rank, port,
+                               strerror(errno)),
+                       "another port may be free: RATION_MASTER=HOST:PORT or MASTER_PORT");
+    if (getsockname(j->door.listener, (struct sockaddr *)&at, &bytes) != 0)
         return rn_fail(RN_IO, "the socket of rank %u does not listen: %s", j->comm->rank,
                        strerror(errno));
     j->own_port = port_of(&at);
     return RN_OK;
 }
 
+// Two connections a rank, guests at the door, and what the program itself has open.
+static rn_status allow_sockets(const joining *j) {
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)j->comm->size * RN_TCP_CHANNELS + RN_TCP_GUESTS + 256;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return RN_OK;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur >= wanted - RN_TCP_GUESTS) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID,
+                           "%u ranks by sockets take %llu open files, this process may have %llu",
+                           j->comm->size, (unsigned long long)(wanted - RN_TCP_GUESTS),
+                           (unsigned long long)limit.rlim_cur),
+                   "raise the limit (ulimit -n), or take MPI");
+}
+
 // ---- connections --------------------------------------------------------------------------------
 
-// NULL of a rank that did not come; the error names all of them.
+static rn_status fail_as_unknown(const joining *j, uint32_t rank) {
+    return rn_hint(rn_fail(RN_INVALID, "rank %u at %s:%s is of a job with another secret", rank,
+                           j->master.host, j->master.port),
+                   "RATION_JOB is to be the same text on all ranks, and no other job at this port");
+}
+
+// The error names all ranks that did not come.
 static rn_status fail_as_missing(const joining *j, uint32_t channel) {
-    char list[200] = "";
+    char list[200] = "", others[160] = "";
     size_t used = 0;
     uint32_t missing = 0;
     for (uint32_t r = 0; r < j->comm->size; r++) {
@@ -197,96 +164,164 @@ static rn_status fail_as_missing(const joining *j, uint32_t channel) {
         if (used < sizeof list - 16)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%u", used ? ", " : "", r);
     }
-    return rn_hint(rn_fail(RN_DEVICE, "rank%s %s of %u did not come within %g s",
-                           missing == 1 ? "" : "s", list, j->comm->size, j->comm->timeout_seconds),
-                   "are all ranks started, and is %s:%s reached from their machines?", j->host,
-                   j->port);
+    if (j->door.unknown)
+        snprintf(others, sizeof others, "; %u came with another job's secret, the last from %s",
+                 j->door.unknown, j->door.last);
+    else if (j->door.strangers)
+        snprintf(others, sizeof others, "; %u strangers were turned away", j->door.strangers);
+    return rn_hint(rn_fail(RN_DEVICE, "rank%s %s of %u did not come within %g s%s",
+                           missing == 1 ? "" : "s", list, j->comm->size, j->comm->timeout_seconds,
+                           others),
+                   "are all ranks started, with the same RATION_JOB, and is %s:%s reached from "
+                   "their machines?",
+                   j->master.host, j->master.port);
 }
 
-static int try_connect(const joining *j, const struct sockaddr_storage *to) {
+static rn_status fail_as_unreached(const joining *j, uint32_t rank) {
+    if (j->refused_ns) return fail_as_unknown(j, rank);
+    return rn_hint(rn_fail(RN_DEVICE, "rank %u of %u was not reached%s%s within %g s: %s", rank,
+                           j->comm->size, rank ? "" : " at ", rank ? "" : j->master.host,
+                           j->comm->timeout_seconds,
+                           j->error ? strerror(j->error) : "nothing there answers as a rank"),
+                   "is it started, and is there a way to it through network and firewalls? Rank 0 "
+                   "listens at port %s, all others at ports that the system chooses",
+                   j->master.port);
+}
+
+static uint64_t in_seconds(const joining *j, uint64_t seconds) {
+    return rn_min_u64(j->end_ns, rn_clock_ns() + seconds * 1000000000);
+}
+
+static int try_connect(joining *j, const struct sockaddr_storage *to) {
     int s = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     socklen_t bytes = sizeof error;
-    if (s < 0) return -1;
-    bool begun =
-        connect(s, (const struct sockaddr *)to, j->master_bytes) == 0 || errno == EINPROGRESS;
-    if (begun && wait_for(s, POLLOUT, left_ms(j, 10)) &&
-        getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0)
-        return s;
-    close(s);
+    bool begun = s >= 0 && (connect(s, (const struct sockaddr *)to, length_of(to)) == 0 ||
+                            errno == EINPROGRESS);
+    j->error = begun ? ETIMEDOUT : errno;
+    if (begun && rn_tcp_wait(s, POLLOUT, in_seconds(j, 10)) &&
+        getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) {
+        j->error = error;
+        if (error == 0) return s;
+    }
+    if (s >= 0) close(s);
     return -1;
 }
 
-static rn_status connect_to(joining *j, uint32_t rank, uint32_t channel) {
-    struct sockaddr_storage to = j->master;
-    hello h = {
-        .rank = j->comm->rank, .ranks = j->comm->size, .channel = channel, .port = j->own_port};
-    memcpy(h.magic, MAGIC, sizeof h.magic);
-    memcpy(h.key, j->key, sizeof h.key);
-    if (rank > 0) {
-        const place *p = &j->places[rank];
-        if (!p->loopback && to.ss_family == AF_INET)
-            memcpy(&((struct sockaddr_in *)&to)->sin_addr, p->address + 12, 4);
-        else if (!p->loopback)
-            memcpy(&((struct sockaddr_in6 *)&to)->sin6_addr, p->address, 16);
-        set_port(&to, p->port);
+// Address number `i` to try of a rank; false: there are no more.
+static bool address_of(const joining *j, uint32_t rank, uint32_t i, struct sockaddr_storage *out) {
+    const place *p = &j->places[rank];
+    if (rank == 0) {
+        if (i < j->master.at_count) *out = j->master.at[i];
+        return i < j->master.at_count;
     }
+    if (i > 0) return false;
+    *out = j->master.at[j->reached]; // of rank 0's machine, where it is there, too
+    bool mapped = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)p->address);
+    if (!p->loopback && mapped) {
+        struct sockaddr_in four = {.sin_family = AF_INET};
+        memcpy(&four.sin_addr, p->address + 12, 4);
+        memset(out, 0, sizeof *out);
+        memcpy(out, &four, sizeof four);
+    } else if (!p->loopback) {
+        struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+        if (out->ss_family == AF_INET6) // of a link-local address: on the same link as rank 0
+            six.sin6_scope_id = ((const struct sockaddr_in6 *)out)->sin6_scope_id;
+        memcpy(&six.sin6_addr, p->address, 16);
+        memset(out, 0, sizeof *out);
+        memcpy(out, &six, sizeof six);
+    }
+    set_port(out, p->port);
+    return true;
+}
+
+// At one address: -1, or the socket of the rank.
+static rn_status connect_at(joining *j, uint32_t rank, uint32_t channel,
+                            const struct sockaddr_storage *to) {
+    rn_tcp_hello hello = {
+        .rank = j->comm->rank, .ranks = j->comm->size, .channel = channel, .port = j->own_port};
+    int s = try_connect(j, to);
+    if (s < 0) return RN_OK;
+    // The other side may be busy with ranks before this one: its greeting can take as long as that.
+    rn_tcp_answer answer = rn_tcp_greet(s, &j->master.secret, &hello, rank, j->end_ns);
+    if (answer == RN_TCP_WELCOME) {
+        j->peers[rank].sockets[channel] = s;
+        j->refused_ns = 0;
+        return RN_OK;
+    }
+    close(s);
+    if (answer != RN_TCP_UNKNOWN) return RN_OK;
+    if (j->refused_ns == 0) j->refused_ns = rn_clock_ns();
+    double patience = j->comm->timeout_seconds / 3;
+    if (patience > REFUSED_SECONDS) patience = REFUSED_SECONDS;
+    bool long_enough = (double)(rn_clock_ns() - j->refused_ns) * 1e-9 > patience;
+    return long_enough ? fail_as_unknown(j, rank) : RN_OK;
+}
+
+static rn_status connect_to(joining *j, uint32_t rank, uint32_t channel) {
     for (;;) {
-        int s = try_connect(j, &to);
-        if (s >= 0 && move_all(j, s, &h, sizeof h, true, 10)) {
-            j->peers[rank].sockets[channel] = s;
+        struct sockaddr_storage to;
+        for (uint32_t i = 0; address_of(j, rank, i, &to); i++) {
+            RN_TRY(connect_at(j, rank, channel, &to));
+            if (j->peers[rank].sockets[channel] < 0) continue;
+            if (rank == 0) j->reached = i;
             return RN_OK;
         }
-        if (s >= 0) close(s);
-        if (left_ms(j, 1) == 0) return fail_as_missing(j, channel);
+        if (rn_clock_ns() >= j->end_ns) return fail_as_unreached(j, rank);
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); // it may not listen yet
     }
 }
 
-static void note_place(joining *j, const hello *h, const struct sockaddr_storage *from) {
-    place *p = &j->places[h->rank];
-    *p = (place){.port = h->port, .loopback = is_loopback(from)};
-    if (from->ss_family == AF_INET6)
-        memcpy(p->address, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
-    else
-        memcpy(p->address + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+static void note_place(joining *j, const rn_tcp_guest *guest) {
+    place *p = &j->places[guest->hello.rank];
+    *p = (place){.port = guest->hello.port, .loopback = rn_tcp_is_loopback(&guest->from)};
+    if (guest->from.ss_family == AF_INET6) {
+        memcpy(p->address, &((const struct sockaddr_in6 *)&guest->from)->sin6_addr, 16);
+        return;
+    }
+    p->address[10] = p->address[11] = 0xff;
+    memcpy(p->address + 12, &((const struct sockaddr_in *)&guest->from)->sin_addr, 4);
 }
 
-// One connection: strangers are closed.
-static rn_status accept_one(joining *j) {
-    struct sockaddr_storage from = {0};
-    socklen_t bytes = sizeof from;
-    hello h = {{0}, {0}, 0, 0, 0, 0};
-    int s = accept4(j->listener, (struct sockaddr *)&from, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (s < 0) return RN_OK;
-    if (!move_all(j, s, &h, sizeof h, false, 5) || memcmp(h.magic, MAGIC, sizeof h.magic) != 0 ||
-        memcmp(h.key, j->key, sizeof h.key) != 0) {
-        close(s);
-        return RN_OK;
+static bool is_closed(int socket) {
+    uint8_t byte;
+    return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+// Of a guest that knows the secret: a number that is taken, or is none, is a mistake in the job.
+// One whose first connection broke comes again.
+static rn_status take_guest(joining *j, const rn_tcp_guest *guest) {
+    const rn_tcp_hello *h = &guest->hello;
+    bool fits = h->ranks == j->comm->size && h->rank < h->ranks && h->rank > j->comm->rank &&
+                h->channel < RN_TCP_CHANNELS && h->port <= UINT16_MAX;
+    int *socket = fits ? &j->peers[h->rank].sockets[h->channel] : NULL;
+    if (fits && *socket >= 0 && is_closed(*socket)) {
+        close(*socket);
+        *socket = -1;
     }
-    if (h.ranks != j->comm->size || h.rank >= h.ranks || h.rank <= j->comm->rank ||
-        h.channel >= RN_TCP_CHANNELS || j->peers[h.rank].sockets[h.channel] >= 0) {
-        close(s);
+    if (!fits || *socket >= 0) {
+        close(guest->socket);
         return rn_hint(rn_fail(RN_INVALID,
                                "a process came as rank %u of %u to rank %u of %u, where that is "
                                "%s",
-                               h.rank, h.ranks, j->comm->rank, j->comm->size,
-                               h.ranks != j->comm->size ? "another number" : "taken"),
+                               h->rank, h->ranks, j->comm->rank, j->comm->size,
+                               h->ranks != j->comm->size ? "another number" : "taken"),
                        "each rank has a number of its own, and all the same number of ranks");
     }
-    j->peers[h.rank].sockets[h.channel] = s;
-    if (h.channel == RN_TCP_DATA) note_place(j, &h, &from);
+    *socket = guest->socket;
+    if (h->channel == RN_TCP_DATA) note_place(j, guest);
     return RN_OK;
 }
 
 // From all ranks behind this one.
 static rn_status accept_all(joining *j, uint32_t channel) {
     for (uint32_t r = j->comm->rank + 1; r < j->comm->size;) {
+        rn_tcp_guest guest;
         if (j->peers[r].sockets[channel] >= 0) {
             r++;
             continue;
         }
-        if (!wait_for(j->listener, POLLIN, left_ms(j, 3600))) return fail_as_missing(j, channel);
-        RN_TRY(accept_one(j));
+        if (!rn_tcp_door_wait(&j->door, j->end_ns, &guest)) return fail_as_missing(j, channel);
+        RN_TRY(take_guest(j, &guest));
     }
     return RN_OK;
 }
@@ -296,12 +331,14 @@ static rn_status share_places(joining *j) {
     if (j->comm->rank == 0) {
         RN_TRY(accept_all(j, RN_TCP_DATA));
         for (uint32_t r = 1; r < j->comm->size; r++)
-            if (!move_all(j, j->peers[r].sockets[RN_TCP_DATA], j->places, bytes, true, 60))
+            if (!rn_tcp_move(j->peers[r].sockets[RN_TCP_DATA], j->places, bytes, true,
+                             in_seconds(j, 60)))
                 return rn_fail(RN_DEVICE, "rank %u of %u is gone", r, j->comm->size);
         return RN_OK;
     }
     RN_TRY(connect_to(j, 0, RN_TCP_DATA));
-    if (move_all(j, j->peers[0].sockets[RN_TCP_DATA], j->places, bytes, false, 86400)) return RN_OK;
+    if (rn_tcp_move(j->peers[0].sockets[RN_TCP_DATA], j->places, bytes, false, j->end_ns))
+        return RN_OK;
     return rn_hint(rn_fail(RN_DEVICE, "rank 0 of %u has not got all ranks within %g s, or is gone",
                            j->comm->size, j->comm->timeout_seconds),
                    "its own message names those that are missing");
@@ -322,27 +359,27 @@ static rn_status connect_all(joining *j) {
     return RN_OK;
 }
 
-static void make_key(uint8_t out[RN_SHA256_BYTES]) {
-    const char *own = getenv("RATION_JOB"), *torch = getenv("TORCHELASTIC_RUN_ID");
-    const char *text = own ? own : torch ? torch : "";
-    rn_sha256 hash;
-    rn_sha256_begin(&hash);
-    rn_sha256_add(&hash, text, strlen(text));
-    rn_sha256_end(&hash, out);
+static rn_status join(joining *j) {
+    RN_TRY(rn_tcp_master_find(&j->master, j->end_ns));
+    RN_TRY(allow_sockets(j));
+    RN_TRY(open_door(j));
+    return connect_all(j);
 }
 
 rn_status rn_tcp_join(rn_comm *comm, rn_tcp_peer *peers) {
-    joining j = {.comm = comm, .peers = peers, .listener = -1};
-    void *block = NULL;
-    j.end_ns = rn_clock_ns() + (uint64_t)(comm->timeout_seconds * 1e9);
-    make_key(j.key);
-    RN_TRY(read_master(&j));
-    RN_TRY(rn_alloc_zeroed(FROM, comm->size, sizeof(place), &block));
-    j.places = block;
-    rn_status s = find_master(&j);
-    if (s == RN_OK) s = listen_here(&j);
-    if (s == RN_OK) s = connect_all(&j);
-    if (j.listener >= 0) close(j.listener);
-    rn_free(FROM, block, comm->size * sizeof(place));
+    void *block = NULL, *places = NULL;
+    size_t bytes = comm->size * sizeof(place);
+    RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(joining), &block));
+    joining *j = block;
+    rn_status s = rn_alloc_zeroed(FROM, comm->size, sizeof(place), &places);
+    j->comm = comm;
+    j->peers = peers;
+    j->places = places;
+    j->end_ns = rn_clock_ns() + (uint64_t)(comm->timeout_seconds * 1e9);
+    j->door = (rn_tcp_door){.listener = -1, .rank = comm->rank, .secret = &j->master.secret};
+    if (s == RN_OK) s = join(j);
+    rn_tcp_door_close(&j->door);
+    rn_free(FROM, places, places ? bytes : 0);
+    rn_free(FROM, j, sizeof *j);
     return s;
 }
