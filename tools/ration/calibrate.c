@@ -1,5 +1,5 @@
 // calibrate.c — ration calibrate: how fast this machine is, for the times that plans predict.
-#include "command.h"
+#include "rank_job.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +155,7 @@ bool use_rates(const invocation *in, uint32_t threads) {
 static rn_status run(const invocation *in) {
     rn_device *device = NULL;
     uint32_t threads = (uint32_t)rn_settings_count(in->settings, "threads");
+    if (has_ranks()) return calibrate_ranks(in);
     RN_TRY(rn_device_open(device_targets(in), threads, &device));
     rn_status s = run_with(in, strcmp(rn_device_target(device), "cpu") ? device : NULL);
     rn_device_destroy(device);
@@ -182,7 +183,11 @@ const command calibrate_command = {
         "the host's. Plans for the same device use what was kept, until there is\n"
         "other hardware in its place. A device that compiles graphs (xla, neuron, ort) is "
         "measured\n"
-        "by executables: its products, its memory, what a node and what a run cost.",
+        "by executables: its products, its memory, what a node and what a run cost.\n\n"
+        "As several ranks (ration launch -n 2 ration calibrate, or mpirun, srun, torchrun) it\n"
+        "measures how fast they reach each other instead: messages, sums and gathers of all, and\n"
+        "prints what `ration plan --link` takes. Nothing is kept. --soak finds links that are not\n"
+        "reliable.",
     .example = "ration calibrate --disk /models",
     .min_words = 0,
     .max_words = 0,

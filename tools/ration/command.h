@@ -56,6 +56,8 @@ typedef struct command {
     rn_status (*load_variables)(invocation *in);
     // Prints results to standard output. NULL: see `own_arguments`.
     rn_status (*run)(const invocation *in);
+    // How many of the arguments are its own, where others follow; NULL: all of them.
+    int (*count_own)(int argc, char **argv);
     // A command that reads its own flags gets what stands after its name.
     rn_status (*own_arguments)(invocation *in, int argc, char **argv);
 } command;

@@ -33,9 +33,10 @@ typedef struct job {
     const char *program;
     pid_t processes[MOST_RANKS]; // 0: it has ended
     uint32_t alive;
-    int code;           // of the first that failed; 0: none
-    double failed_at;   // seconds; 0: none has
-    bool asked, killed; // those that were left
+    int code;         // of the first that failed; 0: none
+    double failed_at; // seconds; 0: none has
+    double asked_at;  // those that were left; 0: not yet
+    bool killed;
 } job;
 
 static double now(void) {
@@ -52,6 +53,10 @@ static bool is_command(const char *word) {
     return false;
 }
 
+static bool works_on_ranks(const char *name) {
+    return strcmp(name, "train") == 0 || strcmp(name, "calibrate") == 0;
+}
+
 // "ration", or one of its commands, is this program; anything else is looked for as shells do.
 static rn_status choose_program(job *j) {
     static char *words[1024];
@@ -63,9 +68,9 @@ static rn_status choose_program(job *j) {
     if (count > 1000) return rn_fail(RN_INVALID, "ration launch: more than 1000 arguments");
     bool named = strcmp(rest[0], "ration") == 0, own = named || is_command(rest[0]);
     const char *name = named ? (count > 1 ? rest[1] : "") : rest[0];
-    if (own && name[0] != '-' && strcmp(name, "train") != 0)
+    if (own && name[0] != '-' && !works_on_ranks(name))
         return rn_hint(rn_fail(RN_INVALID, "ration %s works in one process", name),
-                       "of ration's own commands `train` works on several ranks");
+                       "of ration's own commands `train` and `calibrate` work on several ranks");
     words[0] = own ? (char *)(uintptr_t) "ration" : rest[0];
     for (int i = named || !own ? 1 : 0; i < count; i++)
         words[at++] = rest[i];
@@ -179,20 +184,26 @@ static void note_end(job *j, pid_t process, int status) {
     j->failed_at = now();
 }
 
+// A rank that was stopped (SIGSTOP, a debugger) hears of its end once it goes on.
+static void ask_all(job *j) {
+    signal_all(j, SIGTERM);
+    signal_all(j, SIGCONT);
+    j->asked_at = now();
+}
+
+// Some seconds to end by themselves and say why, then asked, then killed. The second Ctrl-C ends
+// this process by the system's own means, and with it the ranks (PR_SET_PDEATHSIG).
 static void press(job *j) {
-    double since = j->failed_at > 0 ? now() - j->failed_at : 0;
-    if (interrupted && !j->asked) {
-        signal_all(j, SIGTERM);
-        j->asked = true;
-    }
-    if (since > PATIENCE_SECONDS && !j->asked) {
+    if (interrupted && j->asked_at == 0) ask_all(j);
+    if (j->failed_at > 0 && now() - j->failed_at > PATIENCE_SECONDS && j->asked_at == 0) {
         fprintf(stderr, "ration: %u rank%s did not end after that; now asked to\n", j->alive,
                 j->alive == 1 ? "" : "s");
-        signal_all(j, SIGTERM);
-        j->asked = true;
+        ask_all(j);
     }
-    if (since > PATIENCE_SECONDS + KILL_SECONDS && !j->killed) {
+    if (j->asked_at > 0 && now() - j->asked_at > KILL_SECONDS && !j->killed) {
         j->killed = true;
+        fprintf(stderr, "ration: %u rank%s did not end when asked; now killed\n", j->alive,
+                j->alive == 1 ? "" : "s");
         signal_all(j, SIGKILL);
     }
 }
@@ -245,10 +256,15 @@ static bool takes_next(const char *flag) {
 }
 
 // Its own flags end where the program begins.
-static rn_status own_arguments(invocation *in, int argc, char **argv) {
+static int count_own(int argc, char **argv) {
     int own = 0;
     while (own < argc && argv[own][0] == '-' && strcmp(argv[own], "--") != 0)
         own += 1 + (takes_next(argv[own]) && own + 1 < argc);
+    return own;
+}
+
+static rn_status own_arguments(invocation *in, int argc, char **argv) {
+    int own = count_own(argc, argv);
     int rest = own < argc && strcmp(argv[own], "--") == 0 ? own + 1 : own;
     in->rest = argv + rest;
     in->rest_count = argc - rest;
@@ -274,5 +290,6 @@ const command launch_command = {
     .example = "ration launch -n 2 ration train model --data chats.jsonl --out adapter",
     .max_words = 0,
     .run = run,
+    .count_own = count_own,
     .own_arguments = own_arguments,
 };

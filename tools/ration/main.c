@@ -254,10 +254,15 @@ static rn_status check_words(const invocation *in) {
     return rn_hint(s, "usage: ration %s", c->usage);
 }
 
+static int count_own(const command *c, int argc, char **argv) {
+    return c->count_own ? c->count_own(argc, argv) : argc;
+}
+
 static rn_status load_settings(invocation *in, int argc, char **argv) {
     // The file comes before the flags in rank but is named by one of them.
-    in->config_word = find_config_word(in->command, argc, argv);
-    const char *file = in->config_word ? in->config_word : find_config(argc, argv);
+    int own = count_own(in->command, argc, argv);
+    in->config_word = find_config_word(in->command, own, argv);
+    const char *file = in->config_word ? in->config_word : find_config(own, argv);
     bool missing = file && *file && access(file, F_OK) != 0;
     if (!missing || !makes_file(in, argc, argv)) RN_TRY(rn_settings_load_files(in->settings, file));
     if (in->command->load_variables) RN_TRY(in->command->load_variables(in));
@@ -321,7 +326,7 @@ static rn_status run_recorded(invocation *in) {
 static int carry_out(const command *c, int argc, char **argv) {
     int code = 0;
     invocation in = {.command = c, .exit_code = &code};
-    if (wants_help(argc, argv)) {
+    if (wants_help(count_own(c, argc, argv), argv)) {
         print_help(c);
         return 0;
     }
