@@ -45,7 +45,8 @@ static void keyed_examples_of_the_standard(void **state) {
     memset(long_key, 0xaa, sizeof long_key);
     expect_keyed("Jefe", 4, "what do ya want for nothing?",
                  "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-    expect_keyed(long_key, sizeof long_key, "Test Using Larger Than Block-Size Key - Hash Key First",
+    expect_keyed(long_key, sizeof long_key,
+                 "Test Using Larger Than Block-Size Key - Hash Key First",
                  "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
     expect_keyed("", 0, "", "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
