@@ -329,7 +329,8 @@ typedef struct rn_rope_attrs {
     // The rotated dims in sections, each by a position of its own, as of images and videos: dims of
     // each section, even; 0 behind the last. All 0: one section, and positions have no such axis.
     uint32_t sections[RN_ROPE_SECTIONS];
-    bool inverse; // rotate backwards: the gradient
+    bool inverse;     // rotate backwards: the gradient
+    bool untruncated; // YARN: its ramp begins and ends within pairs
 } rn_rope_attrs;
 // x (..., T, heads, head_dim), positions i32 (..., T), or (..., T, sections).
 RN_API rn_value rn_op_rope(rn_graph *g, rn_value x, rn_value positions, rn_rope_attrs attrs);
@@ -338,10 +339,12 @@ RN_API rn_value rn_op_rope_divided(rn_graph *g, rn_value x, rn_value positions, 
                                    rn_rope_attrs attrs);
 
 typedef struct rn_attention_attrs {
-    float scale;     // 0: 1 / sqrt(head_dim)
-    bool causal;     // query t sees keys <= t (+ S - T)
-    uint32_t window; // 0: none; else a query sees the last `window` keys up to itself
-    float cap;       // 0: none; else scores become cap * tanh(score / cap); of pages only
+    float scale;         // 0: 1 / sqrt(head_dim)
+    bool causal;         // query t sees keys <= t (+ S - T)
+    uint32_t window;     // 0: none; else a query sees the last `window` keys up to itself
+    float cap;           // 0: none; else scores become cap * tanh(score / cap); of pages only
+    uint32_t value_dims; // of pages that hold keys only: a value is so many first elements of its
+                         // key; 0: pages hold both
 } rn_attention_attrs;
 // q (B, T, H, D), k and v (B, S, HK, D) with HK dividing H; mask f32 (T, S) or (B, T, S), added to
 // the scores, or RN_NO_VALUE; or i32 (B, T): documents are packed one behind the other, and a query
@@ -354,14 +357,20 @@ RN_API rn_value rn_op_attention(rn_graph *g, rn_value q, rn_value k, rn_value v,
 // divides D). Writes the rows k, v (ROWS, HK, D) at the places that page_table i32 (sequences,
 // max_pages) gives to (sequence i32 (ROWS), position i32 (ROWS)); a sequence of -1 writes nothing.
 // In one run no two rows may have the same place: a session refuses that. Returns the updated
-// state, which is what attention must read.
+// state, which is what attention must read. A state (pages, 1, HK, page_tokens, D) has keys only,
+// of which values are a part (value_dims): v is RN_NO_VALUE.
 RN_API rn_value rn_op_kv_append(rn_graph *g, rn_value kv, rn_value k, rn_value v, rn_value sequence,
                                 rn_value position, rn_value page_table);
 // q (ROWS, H, D): each row sees the keys of its sequence at positions <= its own (within the
-// window).
+// window). -> (ROWS, H, D), or value_dims instead of D.
 RN_API rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_value sequence,
                                       rn_value position, rn_value page_table,
                                       rn_attention_attrs attrs);
+// The same with a score more in the sum of each head, f32 (H), that has no value: an attention
+// sink. It is neither scaled nor capped.
+RN_API rn_value rn_op_paged_attention_sinks(rn_graph *g, rn_value q, rn_value kv, rn_value sequence,
+                                            rn_value position, rn_value page_table, rn_value sinks,
+                                            rn_attention_attrs attrs);
 
 // Layers that remember a fixed number of bytes a sequence instead of keys and values: `state` is
 // (sequences, ...) f32, and a row makes that of its sequence i32 (ROWS) what it is behind its
@@ -431,6 +440,16 @@ RN_API rn_value rn_op_expert_product(rn_graph *g, rn_value x, rn_value ids, rn_v
                                      rn_value bias, rn_expert_product_attrs attrs);
 // y (ROWS, k, N) by weights (ROWS, k), added in the order of k, by fmaf from 0. -> (ROWS, N).
 RN_API rn_value rn_op_expert_sum(rn_graph *g, rn_value y, rn_value weights);
+
+typedef struct rn_head_product_attrs {
+    uint64_t first, count; // rows of each matrix that are multiplied; count 0: from `first` on
+    bool transposed;       // the rows are x's: y = x w instead of x wᵀ
+    bool unquantised_activations; // as rn_matmul_attrs
+} rn_head_product_attrs;
+// x (ROWS, H, K), each head by its own matrix of w (H * N, K): y (ROWS, H, count); transposed: x
+// (ROWS, H, count) -> (ROWS, H, K). As rn_op_matmul has it, with transpose_w in the latter case.
+RN_API rn_value rn_op_head_product(rn_graph *g, rn_value x, rn_value w,
+                                   rn_head_product_attrs attrs);
 
 // What inference does around products, in one op each, for devices on which a launch costs more
 // than a norm (rn_device_caps.fusions). They mean the ops they are made of, in that order; no

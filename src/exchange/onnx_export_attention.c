@@ -358,6 +358,10 @@ static places find_places(rn_export *h, const rn_export_value *in) {
 
 RN_EXPORTER(kv_append) {
     rn_export_value kv = in[0], update[2];
+    if (kv.shape.dims[1] != 2) {
+        rn_export_refuse(h, "a KV cache of keys only");
+        return;
+    }
     const uint64_t *dims = kv.shape.dims; // (pages, 2, HK, page_tokens, D)
     rn_shape made = RN_SHAPE(RN_ROWS, 2 * dims[2], dims[4]);
     places at = find_places(h, in);
@@ -386,6 +390,10 @@ static rn_export_value part_of(rn_export *h, rn_export_value pages, uint32_t whi
 RN_EXPORTER(paged_attention) {
     const rn_attention_attrs *attrs = call->attrs;
     const uint64_t *q = in[0].shape.dims, *kv = in[1].shape.dims;
+    if (attrs->value_dims || call->input_count > 5) {
+        rn_export_refuse(h, attrs->value_dims ? "a KV cache of keys only" : "attention sinks");
+        return;
+    }
     uint64_t shared = kv[2], group = q[1] / shared, dims = q[2], tokens = kv[3];
     uint64_t sequences = in[4].shape.dims[0], max_pages = in[4].shape.dims[1];
     // Pages that a row of this run may see: those up to the largest position.

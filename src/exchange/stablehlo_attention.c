@@ -107,7 +107,8 @@ RN_HLO_EMITTER(rope) {
 // ---- scores -------------------------------------------------------------------------------------
 
 rn_hlo_softmax rn_hlo_soften(rn_hlo *h, const rn_attention_attrs *attrs, uint64_t dims,
-                             rn_hlo_value scores, rn_hlo_value visible, rn_hlo_value bias) {
+                             rn_hlo_value scores, rn_hlo_value visible, rn_hlo_value bias,
+                             rn_hlo_value sinks) {
     uint32_t last = 1u << (scores.shape.rank - 1);
     double scale = (double)rn_attention_scale(attrs, dims);
     rn_hlo_value x = rn_hlo_binary(h, "multiply", scores, rn_hlo_like(h, scores, scale));
@@ -119,11 +120,15 @@ rn_hlo_softmax rn_hlo_soften(rn_hlo *h, const rn_attention_attrs *attrs, uint64_
     if (bias.id) x = rn_hlo_binary(h, "add", x, bias);
     if (visible.id) x = rn_hlo_select(h, visible, x, rn_hlo_like(h, x, -INFINITY));
     rn_hlo_softmax out = {.top = rn_hlo_reduce(h, "maximum", x, last, true)};
+    if (sinks.id) out.top = rn_hlo_binary(h, "maximum", out.top, sinks);
     rn_hlo_value none = rn_hlo_compare(h, "EQ", out.top, rn_hlo_like(h, out.top, -INFINITY));
     rn_hlo_value from = rn_hlo_select(h, none, rn_hlo_like(h, out.top, 0), out.top);
     x = rn_hlo_binary(h, "subtract", x, rn_hlo_expand(h, from, x.shape));
     out.weights = rn_hlo_unary(h, "exponential", x);
     out.sum = rn_hlo_reduce(h, "add", out.weights, last, true);
+    if (!sinks.id) return out;
+    sinks = rn_hlo_unary(h, "exponential", rn_hlo_binary(h, "subtract", sinks, from));
+    out.sum = rn_hlo_binary(h, "add", out.sum, sinks);
     return out;
 }
 
@@ -176,7 +181,7 @@ RN_HLO_EMITTER(attention) {
     } else if (in[3].id)
         bias = rn_hlo_broadcast(h, rn_hlo_widen(h, in[3]), all,
                                 in[3].shape.rank == 2 ? (uint64_t[]){2, 4} : (uint64_t[]){0, 2, 4});
-    rn_hlo_softmax s = rn_hlo_soften(h, attrs, dims, scores, visible, bias);
+    rn_hlo_softmax s = rn_hlo_soften(h, attrs, dims, scores, visible, bias, (rn_hlo_value){0});
     rn_hlo_value acc =
         rn_hlo_product(h, s.weights, in[2],
                        &(rn_hlo_dot){{0, 1}, {0, 2}, {4}, {1}, .batch_count = 2, .sum_count = 1});
@@ -239,7 +244,7 @@ RN_HLO_EMITTER(varlen_attention) {
     rn_hlo_value visible =
         rn_hlo_broadcast(h, find_in_span(h, attrs, in[3], row, key), all, (uint64_t[]){1, 3});
     if (in[4].id) bias = find_bias(h, in[4], row, key, shared);
-    rn_hlo_softmax s = rn_hlo_soften(h, attrs, dims, scores, visible, bias);
+    rn_hlo_softmax s = rn_hlo_soften(h, attrs, dims, scores, visible, bias, (rn_hlo_value){0});
     rn_hlo_value acc = rn_hlo_product(
         h, s.weights, in[2], &(rn_hlo_dot){{0}, {1}, {3}, {0}, .batch_count = 1, .sum_count = 1});
     acc = rn_hlo_transpose(h, rn_hlo_divide_by_sum(h, acc, s.sum), (uint64_t[]){1, 0, 2, 3});

@@ -1,4 +1,5 @@
-// stablehlo_experts.c — a mixture of experts: the router, products by the chosen, and their sum.
+// stablehlo_experts.c — a mixture of experts: the router, products by the chosen, and their sum; a
+// product of each head.
 #include "exchange/stablehlo_ops.h"
 
 #include <math.h>
@@ -124,4 +125,19 @@ RN_HLO_EMITTER(expert_sum) {
     rn_hlo_value w = rn_hlo_broadcast(h, in[1], in[0].shape, (uint64_t[]){0, 1});
     (void)call;
     out[0] = rn_hlo_reduce(h, "add", rn_hlo_binary(h, "multiply", in[0], w), 1u << 1, false);
+}
+
+RN_HLO_EMITTER(head_product) {
+    const rn_head_product_attrs *a = call->attrs;
+    uint64_t heads = in[0].shape.dims[1], record = in[1].shape.dims[0] / heads;
+    rn_hlo_value w = rn_hlo_reshape(h, in[1], RN_SHAPE(heads, record, in[1].shape.dims[1]));
+    w = rn_hlo_slice(h, w, 1, a->first, a->count ? a->count : record - a->first);
+    rn_hlo_value y = rn_hlo_product(h, in[0], w,
+                                    &(rn_hlo_dot){.batch_a = {1},
+                                                  .batch_b = {0},
+                                                  .batch_count = 1,
+                                                  .sum_a = {2},
+                                                  .sum_b = {a->transposed ? 1 : 2},
+                                                  .sum_count = 1});
+    out[0] = rn_hlo_transpose(h, y, (uint64_t[]){1, 0, 2});
 }

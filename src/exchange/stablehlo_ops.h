@@ -87,6 +87,7 @@ RN_HLO_EMITTER(col2im);
 RN_HLO_EMITTER(route);
 RN_HLO_EMITTER(expert_product);
 RN_HLO_EMITTER(expert_sum);
+RN_HLO_EMITTER(head_product);
 
 // What several emitters use: a function of one element, x in a dtype that ops compute in; the first
 // lengths[b] of the time axis of batch b reversed; an axis sorted, largest first, NaN before all

@@ -3,6 +3,8 @@
 //
 //     kv (pages, 2, HK, page_tokens, D)     page_table (sequences, max_pages)
 //
+// With 1 in the place of 2, values are the beginnings of keys.
+//
 // Attention has four forms. With one sequence that has all pages, nothing is gathered: the order of
 // keys does not matter, and the page table says what position each has. With one sequence of fewer
 // pages those are gathered once for all rows. With as many sequences as rows, or more (a token
@@ -47,13 +49,15 @@ RN_HLO_EMITTER(kv_append) {
     rn_hlo_value kv = in[0];
     const uint64_t *dims = kv.shape.dims; // (pages, 2, HK, page_tokens, D)
     uint64_t rows = in[1].shape.dims[0];
+    uint32_t planes = (uint32_t)dims[1];
     rn_shape one = RN_SHAPE(rows, 1, dims[2], dims[4]), number = RN_SHAPE(rows, 1);
-    rn_hlo_value update[2], index[2];
+    rn_hlo_value update[2] = {0}, index[2];
     char region[300], attributes[400];
     (void)call;
-    for (int i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < planes; i++)
         update[i] = rn_hlo_reshape(h, rn_hlo_convert(h, in[1 + i], kv.dtype), one);
-    rn_hlo_value both_updates = rn_hlo_concat(h, update, 2, 1); // (R, 2, HK, D)
+    rn_hlo_value updates = update[0]; // (R, 2, HK, D)
+    if (planes > 1) updates = rn_hlo_concat(h, update, planes, 1);
     index[0] = find_page(h, in[3], in[4], in[5], dims[3], dims[0]);
     index[1] = rn_hlo_binary(h, "remainder", in[4], rn_hlo_like(h, in[4], (double)dims[3]));
     for (int i = 0; i < 2; i++)
@@ -68,8 +72,8 @@ RN_HLO_EMITTER(kv_append) {
              "indices_are_sorted = false, unique_indices = true, scatter_dimension_numbers = "
              "#stablehlo.scatter<update_window_dims = [1, 2, 3], inserted_window_dims = [0, 3], "
              "scatter_dims_to_operand_dims = [0, 3], index_vector_dim = 1>");
-    out[0] = rn_hlo_op(h, "stablehlo.scatter", (rn_hlo_value[]){kv, indices, both_updates}, 3,
-                       region, attributes, kv.dtype, kv.shape);
+    out[0] = rn_hlo_op(h, "stablehlo.scatter", (rn_hlo_value[]){kv, indices, updates}, 3, region,
+                       attributes, kv.dtype, kv.shape);
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -79,11 +83,19 @@ typedef struct pages {
     rn_hlo_value q;  // (R, HK, G, D)
     rn_hlo_value kv; // (pages, 2, HK, page_tokens, D)
     rn_hlo_value sequence, position, table;
+    rn_hlo_value sinks;                                         // (HK, G), or none
     uint64_t rows, shared, group, dims, page_tokens, max_pages; // shared: HK
 } pages;
 
-// Keys or values of gathered pages: axis `axis` of 2 goes.
-static rn_hlo_value part_of(rn_hlo *h, rn_hlo_value gathered, uint32_t axis, uint64_t which) {
+// Keys or values of gathered pages: axis `axis` of 2 goes. Of pages of keys, values are as many of
+// their dims.
+static rn_hlo_value part_of(rn_hlo *h, const pages *p, rn_hlo_value gathered, uint32_t axis,
+                            uint64_t which) {
+    uint64_t values = p->attrs->value_dims;
+    if (which && values) {
+        gathered = rn_hlo_slice(h, gathered, gathered.shape.rank - 1, 0, values);
+        which = 0;
+    }
     rn_shape shape = gathered.shape;
     for (uint32_t i = axis; i + 1 < shape.rank; i++)
         shape.dims[i] = shape.dims[i + 1];
@@ -129,18 +141,26 @@ static rn_hlo_value positions_by_page(rn_hlo *h, const pages *p, rn_hlo_value id
     return rn_hlo_reshape(h, at, RN_SHAPE(count * p->page_tokens));
 }
 
+// Those of each head as a sum has them.
+static rn_hlo_value spread_sinks(rn_hlo *h, const pages *p, rn_shape shape, const uint64_t *axes) {
+    return p->sinks.id ? rn_hlo_broadcast(h, p->sinks, shape, axes) : p->sinks;
+}
+
 // All rows to the keys of these pages (max_pages, 2, HK, page_tokens, D): (R, HK, G, D).
 static rn_hlo_value attend_to_one(rn_hlo *h, const pages *p, rn_hlo_value own,
                                   rn_hlo_value positions, rn_hlo_value live) {
     rn_shape flat = RN_SHAPE(p->shared, p->rows, p->group, p->max_pages * p->page_tokens);
-    rn_hlo_value keys = part_of(h, own, 1, 0), values = part_of(h, own, 1, 1);
+    rn_hlo_value keys = part_of(h, p, own, 1, 0), values = part_of(h, p, own, 1, 1);
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{1}, {1}, {3}, {3}, .batch_count = 1, .sum_count = 1});
     rn_shape paged = scores.shape; // (HK, R, G, max_pages, page_tokens)
     rn_hlo_value visible =
         rn_hlo_broadcast(h, find_visible(h, p, positions, live), flat, (uint64_t[]){1, 3});
+    rn_shape each = flat; // of the sums
+    each.dims[3] = 1;
+    rn_hlo_value sinks = spread_sinks(h, p, each, (uint64_t[]){0, 2});
     rn_hlo_softmax s = rn_hlo_soften(h, p->attrs, p->dims, rn_hlo_reshape(h, scores, flat), visible,
-                                     (rn_hlo_value){0});
+                                     (rn_hlo_value){0}, sinks);
     rn_hlo_value acc =
         rn_hlo_product(h, rn_hlo_reshape(h, s.weights, paged), values,
                        &(rn_hlo_dot){{0}, {1}, {3, 4}, {0, 2}, .batch_count = 1, .sum_count = 2});
@@ -161,15 +181,18 @@ static rn_hlo_value attend_by_row(rn_hlo *h, const pages *p) {
     rn_shape flat = RN_SHAPE(p->rows, p->shared, p->group, p->max_pages * p->page_tokens);
     rn_hlo_value ids = rn_hlo_take(h, p->table, p->sequence, 0); // (R, max_pages)
     rn_hlo_value gathered = rn_hlo_take(h, p->kv, ids, 0);       // (R, max_pages, 2, HK, ...)
-    rn_hlo_value keys = part_of(h, gathered, 2, 0), values = part_of(h, gathered, 2, 1);
+    rn_hlo_value keys = part_of(h, p, gathered, 2, 0), values = part_of(h, p, gathered, 2, 1);
     rn_hlo_value scores = rn_hlo_product(
         h, p->q, keys, &(rn_hlo_dot){{0, 1}, {0, 2}, {3}, {4}, .batch_count = 2, .sum_count = 1});
     rn_shape paged = scores.shape; // (R, HK, G, max_pages, page_tokens)
     rn_hlo_value visible = rn_hlo_broadcast(
         h, find_visible(h, p, positions_in_order(h, p), at_least_0(h, p->sequence)), flat,
         (uint64_t[]){0, 3});
+    rn_shape each = flat; // of the sums
+    each.dims[3] = 1;
+    rn_hlo_value sinks = spread_sinks(h, p, each, (uint64_t[]){1, 2});
     rn_hlo_softmax s = rn_hlo_soften(h, p->attrs, p->dims, rn_hlo_reshape(h, scores, flat), visible,
-                                     (rn_hlo_value){0});
+                                     (rn_hlo_value){0}, sinks);
     rn_hlo_value acc = rn_hlo_product(
         h, rn_hlo_reshape(h, s.weights, paged), values,
         &(rn_hlo_dot){{0, 1}, {0, 2}, {3, 4}, {1, 3}, .batch_count = 2, .sum_count = 2});
@@ -178,7 +201,9 @@ static rn_hlo_value attend_by_row(rn_hlo *h, const pages *p) {
 
 // Sequence after sequence; a row takes what its own gives.
 static rn_hlo_value attend_in_turn(rn_hlo *h, const pages *p) {
-    rn_hlo_value y = rn_hlo_float(h, RN_DTYPE_F32, 0, p->q.shape);
+    rn_shape shape = p->q.shape;
+    if (p->attrs->value_dims) shape.dims[3] = p->attrs->value_dims;
+    rn_hlo_value y = rn_hlo_float(h, RN_DTYPE_F32, 0, shape);
     rn_hlo_loop loop = rn_hlo_loop_begin(h, p->table.shape.dims[0], &y, 1);
     rn_hlo_value ids =
         rn_hlo_reshape(h, rn_hlo_pick(h, p->table, loop.index), RN_SHAPE(p->max_pages));
@@ -208,6 +233,7 @@ RN_HLO_EMITTER(paged_attention) {
     uint64_t sequences = p.table.shape.dims[0];
     rn_hlo_value y;
     p.q = rn_hlo_reshape(h, rn_hlo_widen(h, in[0]), RN_SHAPE(p.rows, p.shared, p.group, p.dims));
+    if (call->input_count > 5) p.sinks = rn_hlo_reshape(h, in[5], RN_SHAPE(p.shared, p.group));
     if (sequences == 1)
         y = attend_alone(h, &p);
     else if (p.rows <= sequences)

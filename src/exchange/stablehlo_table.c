@@ -85,4 +85,5 @@ const rn_hlo_emitter rn_hlo_emitters[RN_OP_COUNT] = {
     [RN_OP_ROUTE] = rn_hlo_emit_route,
     [RN_OP_EXPERT_PRODUCT] = rn_hlo_emit_expert_product,
     [RN_OP_EXPERT_SUM] = rn_hlo_emit_expert_sum,
+    [RN_OP_HEAD_PRODUCT] = rn_hlo_emit_head_product,
 };

@@ -8,9 +8,17 @@
 #include <math.h>
 #include <stdio.h>
 
-rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, float scale) {
-    memset(y, 0, dims * sizeof *y);
-    return (rn_attention_row){.q = q, .y = y, .dims = dims, .scale = scale, .top = -INFINITY};
+rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, uint64_t value_dims,
+                                    float scale) {
+    if (value_dims == 0) value_dims = dims;
+    memset(y, 0, value_dims * sizeof *y);
+    return (rn_attention_row){
+        .q = q, .y = y, .dims = dims, .value_dims = value_dims, .scale = scale, .top = -INFINITY};
+}
+
+void rn_attention_sink(rn_attention_row *row, float sink) {
+    row->top = sink;
+    row->sum = sink == -INFINITY ? 0 : 1;
 }
 
 // A q8_0 block is an f16 scale and 32 bytes.
@@ -44,19 +52,19 @@ void rn_attention_add(rn_attention_row *row, const rn_attention_tile *tile) {
     float shrink = expf(row->top - top);
     row->top = top;
     row->sum *= shrink;
-    for (uint64_t d = 0; d < row->dims; d++)
+    for (uint64_t d = 0; d < row->value_dims; d++)
         row->y[d] *= shrink;
     for (uint32_t j = 0; j < tile->count; j++) {
         float p = expf(scores[j] - top);
         row->sum += p;
-        for (uint64_t d = 0; d < row->dims; d++)
+        for (uint64_t d = 0; d < row->value_dims; d++)
             row->y[d] = fmaf(p, element(tile->values[j], tile->dtype, d), row->y[d]);
     }
 }
 
 float rn_attention_end(rn_attention_row *row) {
     if (row->top == -INFINITY) return -INFINITY;
-    for (uint64_t d = 0; d < row->dims; d++)
+    for (uint64_t d = 0; d < row->value_dims; d++)
         row->y[d] /= row->sum;
     return row->top + logf(row->sum);
 }
@@ -80,5 +88,7 @@ void rn_attention_print(const void *attrs, char *out, size_t bytes) {
     if (a->window && n >= 0 && (size_t)n < bytes)
         n += snprintf(out + n, bytes - (size_t)n, ", window %u", a->window);
     if (a->cap != 0 && n >= 0 && (size_t)n < bytes)
-        snprintf(out + n, bytes - (size_t)n, ", cap %g", (double)a->cap);
+        n += snprintf(out + n, bytes - (size_t)n, ", cap %g", (double)a->cap);
+    if (a->value_dims && n >= 0 && (size_t)n < bytes)
+        snprintf(out + n, bytes - (size_t)n, ", values of %u", a->value_dims);
 }

@@ -10,7 +10,8 @@
 //     order acc[d]  = acc[d] * expf(top - top')          0 at first; then fmaf(p_j, v_j[d], acc[d])
 //     y[d]    = acc[d] / sum                       logsumexp = top + logf(sum)
 //
-// A query that sees no key (or only keys with a score of -inf) gives 0 and -inf.
+// A query that sees no key (or only keys with a score of -inf) gives 0 and -inf. A sink is a score
+// without a value that comes before all others: the top begins as it, the sum as 1.
 #ifndef RN_GRAPH_ATTENTION_ROW_H
 #define RN_GRAPH_ATTENTION_ROW_H
 
@@ -23,19 +24,22 @@ typedef struct rn_attention_tile {
     uint32_t count;
     rn_dtype dtype;                        // of keys and values: f32, f16 or q8_0
     const void *keys[RN_ATTENTION_TILE];   // (count) rows of (dims)
-    const void *values[RN_ATTENTION_TILE]; // (count) rows of (dims)
+    const void *values[RN_ATTENTION_TILE]; // (count) rows of (value_dims)
     const float *mask;                     // (count) or NULL
 } rn_attention_tile;
 
 typedef struct rn_attention_row {
     const float *q; // (dims)
-    float *y;       // (dims): the accumulator, then the result
-    uint64_t dims;
+    float *y;       // (value_dims): the accumulator, then the result
+    uint64_t dims, value_dims;
     float scale, cap, top, sum;
 } rn_attention_row;
 
-// `y` must not overlap q or any value. The cap is the caller's to set.
-rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, float scale);
+// `y` must not overlap q or any value. The cap is the caller's to set; value_dims 0: dims.
+rn_attention_row rn_attention_begin(const float *q, float *y, uint64_t dims, uint64_t value_dims,
+                                    float scale);
+// The row's sink, before the first tile; -inf is none.
+void rn_attention_sink(rn_attention_row *row, float sink);
 void rn_attention_add(rn_attention_row *row, const rn_attention_tile *tile);
 // Divides, and returns the logsumexp.
 float rn_attention_end(rn_attention_row *row);

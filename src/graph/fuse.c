@@ -233,7 +233,8 @@ static void match_product(fuser *f, uint32_t number) {
 }
 
 static bool is_same_rope(const rn_rope_attrs *a, const rn_rope_attrs *b) {
-    return memcmp(a, b, offsetof(rn_rope_attrs, inverse)) == 0 && a->inverse == b->inverse;
+    return memcmp(a, b, offsetof(rn_rope_attrs, inverse)) == 0 && a->inverse == b->inverse &&
+           a->untruncated == b->untruncated;
 }
 
 // Whether input `input` of `reader` is the rope of something, for that reader alone.
@@ -249,9 +250,10 @@ static void match_attention(fuser *f, uint32_t number) {
     enum { KV, K, V, SEQUENCE, POSITION, PAGE_TABLE }; // of kv_append
     const rn_node *look = node_of(f, number);          // q, kv, sequence, position, page_table
     uint32_t append = maker_of(f, look->inputs[1], RN_OP_KV_APPEND), q = 0, k = 0, only = 0;
-    if (!(f->fusions & RN_FUSE_ATTEND) || append == RN_NO_NODE ||
-        !passes_on(f, look->inputs[1], &only) || !find_rope(f, number, 0, &q) ||
-        !find_rope(f, append, K, &k))
+    bool plain = look->input_count == 5 && append != RN_NO_NODE &&
+                 node_of(f, append)->inputs[V] != RN_NO_VALUE; // no sinks, and values of their own
+    if (!(f->fusions & RN_FUSE_ATTEND) || !plain || !passes_on(f, look->inputs[1], &only) ||
+        !find_rope(f, number, 0, &q) || !find_rope(f, append, K, &k))
         return;
     const rn_node *turn_q = node_of(f, q), *turn_k = node_of(f, k), *put = node_of(f, append);
     bool same_places = memcmp(&look->inputs[2], &put->inputs[SEQUENCE], 3 * sizeof(rn_value)) == 0;
@@ -391,8 +393,9 @@ static void find_groups(fuser *f) {
 
 // ---- vectors of 16 bits -------------------------------------------------------------------------
 
+// A matrix that is widened as a whole in each run is a small one: biases of experts.
 static bool is_narrow_vector(const rn_value_info *info) {
-    return info->role == RN_ROLE_WEIGHT && info->shape.rank == 1 &&
+    return info->role == RN_ROLE_WEIGHT && info->shape.rank <= 2 &&
            (info->dtype == RN_DTYPE_F16 || info->dtype == RN_DTYPE_BF16);
 }
 

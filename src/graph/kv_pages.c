@@ -6,8 +6,8 @@ rn_status rn_kv_pages_shape(const rn_shaping *s, uint32_t kv, uint32_t rows_of, 
     rn_dtype dtype = s->in[kv].dtype;
     if (dtype != RN_DTYPE_F16 && dtype != RN_DTYPE_F32 && dtype != RN_DTYPE_Q8_0)
         return rn_shape_fail(s, "kv must be f16, f32 or q8_0, it is %s", rn_dtype_get(dtype)->name);
-    if (pages.rank != 5 || pages.dims[1] != 2)
-        return rn_shape_fail(s, "kv must be (pages, 2, HK, page_tokens, D)");
+    if (pages.rank != 5 || (pages.dims[1] != 2 && pages.dims[1] != 1))
+        return rn_shape_fail(s, "kv must be (pages, 2, HK, page_tokens, D), or 1 for keys only");
     if (pages.dims[4] % rn_dtype_get(dtype)->block_elements)
         return rn_shape_fail(s, "kv of %s needs a D in whole blocks of %u",
                              rn_dtype_get(dtype)->name, rn_dtype_get(dtype)->block_elements);
@@ -25,6 +25,7 @@ rn_kv_pages rn_kv_pages_of(const rn_tensor *kv, const rn_tensor *sequence,
     return (rn_kv_pages){.data = kv->data,
                          .dtype = kv->dtype,
                          .pages = kv->shape.dims[0],
+                         .planes = kv->shape.dims[1],
                          .heads = kv->shape.dims[2],
                          .page_tokens = kv->shape.dims[3],
                          .dims = kv->shape.dims[4],
@@ -60,7 +61,8 @@ static void *find(const rn_kv_pages *kv, uint64_t sequence, uint64_t position, u
                   uint64_t head) {
     uint64_t page = (uint64_t)kv->table[sequence * kv->max_pages + position / kv->page_tokens];
     uint64_t slot = position % kv->page_tokens;
-    uint64_t at = (((page * 2 + which) * kv->heads + head) * kv->page_tokens + slot) * kv->dims;
+    uint64_t plane = page * kv->planes + which;
+    uint64_t at = ((plane * kv->heads + head) * kv->page_tokens + slot) * kv->dims;
     const rn_dtype_info *info = rn_dtype_get(kv->dtype);
     return kv->data + at / info->block_elements * info->block_bytes;
 }
@@ -70,5 +72,5 @@ void *rn_kv_key(const rn_kv_pages *kv, uint64_t sequence, uint64_t position, uin
 }
 
 void *rn_kv_value(const rn_kv_pages *kv, uint64_t sequence, uint64_t position, uint64_t head) {
-    return find(kv, sequence, position, 1, head);
+    return find(kv, sequence, position, kv->planes - 1, head);
 }

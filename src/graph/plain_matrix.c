@@ -14,6 +14,10 @@ bool rn_plain_readable(rn_dtype dtype) {
     return own_form || (info->readable && (info->is_float || info->block_elements > 1));
 }
 
+bool rn_plain_in_one_piece(rn_dtype dtype) {
+    return dtype != RN_DTYPE_INT8 && dtype != RN_DTYPE_INT4 && dtype != RN_DTYPE_NF4;
+}
+
 static uint64_t count_groups(const rn_plain_matrix *m) {
     return m->rows * (m->cols / rn_quant_int4_group(m->cols));
 }

@@ -15,6 +15,9 @@ typedef struct rn_plain_matrix {
 
 // Whether there is a meaning as numbers: a readable dtype that is no integer, or int8, int4, nf4.
 bool rn_plain_readable(rn_dtype dtype);
+// Whether some rows are one run of bytes, so that a stack of matrices can be one weight: no scales
+// stand behind all of them.
+bool rn_plain_in_one_piece(rn_dtype dtype);
 // RN_UNSUPPORTED where the tensor is packed for some device: reference loops read plain bytes.
 RN_MUST_USE rn_status rn_plain_matrix_of(const rn_tensor *tensor, rn_plain_matrix *out);
 // Row `row`: its own memory where it is f32 already, else `scratch`, filled.

@@ -21,10 +21,10 @@ static double find_pair(const rn_rope_attrs *a, double dims, double turns) {
 
 // YARN: from pair `low` to pair `high` the share of the slowed frequency rises from 0 to 1.
 static double scale_yarn(const rn_rope_attrs *a, double dims, double pair, double frequency) {
-    double low = floor(find_pair(a, dims, a->beta_fast > 0 ? a->beta_fast : 32));
-    double high = ceil(find_pair(a, dims, a->beta_slow > 0 ? a->beta_slow : 1));
-    low = fmax(low, 0);
-    high = fmin(high, dims - 1);
+    double low = find_pair(a, dims, a->beta_fast > 0 ? a->beta_fast : 32);
+    double high = find_pair(a, dims, a->beta_slow > 0 ? a->beta_slow : 1);
+    low = fmax(a->untruncated ? low : floor(low), 0);
+    high = fmin(a->untruncated ? high : ceil(high), dims - 1);
     if (low == high) high += 0.001;
     double slowed = fmin(fmax((pair - low) / (high - low), 0), 1);
     return frequency / a->factor * slowed + frequency * (1 - slowed);

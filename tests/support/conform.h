@@ -30,9 +30,10 @@ typedef struct conform_row {
         rn_value (*unary)(rn_graph *, rn_value);
         rn_value (*binary)(rn_graph *, rn_value, rn_value);
     };
-    bool bits;   // kernels equal the reference to the bit, whatever the op's tolerance
-    bool mixed;  // rows depend on each other, whatever the op's fact
-    bool stairs; // the op rounds its input: its slope can only be seen from afar
+    bool bits;    // kernels equal the reference to the bit, whatever the op's tolerance
+    bool mixed;   // rows depend on each other, whatever the op's fact
+    bool stairs;  // the op rounds its input: its slope can only be seen from afar
+    bool partial; // a back end's kernel may refuse it
 } conform_row;
 
 typedef struct conform_table {

@@ -89,7 +89,9 @@ static void attention_packed(conform_case *c) {
 static const rn_attention_attrs all = {0}, causal = {.causal = true},
                                 scaled = {.scale = 0.7f, .causal = true},
                                 window = {.causal = true, .window = 3}, both_sides = {.window = 4},
-                                capped = {.scale = 2, .causal = true, .cap = 1.5f};
+                                capped = {.scale = 2, .causal = true, .cap = 1.5f},
+                                of_keys = {.scale = 0.3f, .causal = true, .value_dims = 32},
+                                of_odd_keys = {.causal = true, .value_dims = 5};
 
 #define ATTENTION(WHAT, Q, K, MASK, ATTRS)                                                         \
     {                                                                                              \
@@ -105,14 +107,18 @@ static const int32_t page_table[SEQUENCES * MAX_PAGES] = {3, 0, 1, -1, 4, -1};
 static const int32_t sequences[KV_ROWS] = {0, 2, 0, -1, 1, 0};
 static const int32_t positions[KV_ROWS] = {5, 0, 6, 0, 3, 2};
 
-static rn_shape cache_shape(rn_shape kv) { // (rows, HK, D)
-    return RN_SHAPE(PAGES, 2, kv.dims[1], PAGE_TOKENS, kv.dims[2]);
+enum { LATENT = 1, SINKS = 2 }; // keys that begin with their values; a sink a head
+
+static rn_shape cache_shape(rn_shape kv, bool latent) { // (rows, HK, D)
+    return RN_SHAPE(PAGES, latent ? 1 : 2, kv.dims[1], PAGE_TOKENS, kv.dims[2]);
 }
 
+// variant: LATENT: keys alone
 static void kv_append(conform_case *c) {
     rn_shape kv = c->row->shapes[0];
-    rn_value state = conform_state(c, c->row->dtype, cache_shape(kv), -1, 1);
-    rn_value k = conform_in(c, kv, -2, 2), v = conform_in(c, kv, -2, 2);
+    bool latent = c->row->variant & LATENT;
+    rn_value state = conform_state(c, c->row->dtype, cache_shape(kv, latent), -1, 1);
+    rn_value k = conform_in(c, kv, -2, 2), v = latent ? RN_NO_VALUE : conform_in(c, kv, -2, 2);
     rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), sequences);
     rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), positions);
     rn_value table = conform_list(c, RN_SHAPE(SEQUENCES, MAX_PAGES), page_table);
@@ -122,12 +128,20 @@ static void kv_append(conform_case *c) {
 // shapes: q, and (rows, HK, D) that the cache is for.
 static void paged_attention(conform_case *c) {
     const rn_attention_attrs *attrs = c->row->attrs;
-    rn_value state = conform_state(c, c->row->dtype, cache_shape(c->row->shapes[1]), -1, 1);
+    rn_shape cache = cache_shape(c->row->shapes[1], c->row->variant & LATENT);
+    rn_value state = conform_state(c, c->row->dtype, cache, -1, 1);
     rn_value q = conform_in(c, c->row->shapes[0], -2, 2);
     rn_value sequence = conform_list(c, RN_SHAPE(RN_ROWS), sequences);
     rn_value position = conform_list(c, RN_SHAPE(RN_ROWS), positions);
     rn_value table = conform_list(c, RN_SHAPE(SEQUENCES, MAX_PAGES), page_table);
-    conform_result(c, rn_op_paged_attention(c->graph, q, state, sequence, position, table, *attrs));
+    if (!(c->row->variant & SINKS)) {
+        conform_result(
+            c, rn_op_paged_attention(c->graph, q, state, sequence, position, table, *attrs));
+        return;
+    }
+    rn_value sinks = conform_fixed(c, RN_DTYPE_F32, RN_SHAPE(c->row->shapes[0].dims[1]), -2, 4);
+    conform_result(c, rn_op_paged_attention_sinks(c->graph, q, state, sequence, position, table,
+                                                  sinks, *attrs));
 }
 
 // ---- packed texts -------------------------------------------------------------------------------
@@ -168,6 +182,12 @@ static void varlen_attention(conform_case *c) {
     {                                                                                              \
         .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .dtype = DTYPE, .shapes = {A, B},          \
         .attrs = ATTRS, .rows = ROWS                                                               \
+    }
+// What not every back end's kernel has.
+#define RARE(OP, WHAT, BUILD, DTYPE, A, B, ATTRS, ROWS, VARIANT)                                   \
+    {                                                                                              \
+        .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .dtype = DTYPE, .shapes = {A, B},          \
+        .attrs = ATTRS, .rows = ROWS, .variant = VARIANT, .partial = true                          \
     }
 #define HEADS(H, D) RN_SHAPE(RN_ROWS, H, D)
 
@@ -282,6 +302,20 @@ static const conform_row rows[] = {
           HEADS(2, 16), &capped, KV_ROWS),
     CACHE(PAGED_ATTENTION, "one row", paged_attention, RN_DTYPE_F16, HEADS(2, 8), HEADS(2, 8),
           &scaled, 1),
+    RARE(KV_APPEND, "keys alone", kv_append, RN_DTYPE_F16, HEADS(1, 48), {0}, NULL, KV_ROWS,
+         LATENT),
+    RARE(PAGED_ATTENTION, "sinks", paged_attention, RN_DTYPE_F16, HEADS(6, 16), HEADS(2, 16),
+         &causal, KV_ROWS, SINKS),
+    RARE(PAGED_ATTENTION, "sinks, a window, one row", paged_attention, RN_DTYPE_F32, HEADS(4, 5),
+         HEADS(2, 5), &window, 1, SINKS),
+    RARE(PAGED_ATTENTION, "latent, f16", paged_attention, RN_DTYPE_F16, HEADS(5, 48), HEADS(1, 48),
+         &of_keys, KV_ROWS, LATENT),
+    RARE(PAGED_ATTENTION, "latent, q8_0, one row", paged_attention, RN_DTYPE_Q8_0, HEADS(40, 64),
+         HEADS(1, 64), &of_keys, 1, LATENT),
+    RARE(PAGED_ATTENTION, "latent, odd widths", paged_attention, RN_DTYPE_F32, HEADS(35, 7),
+         HEADS(1, 7), &of_odd_keys, KV_ROWS, LATENT),
+    RARE(PAGED_ATTENTION, "latent, sinks", paged_attention, RN_DTYPE_F16, HEADS(3, 48),
+         HEADS(1, 48), &of_keys, KV_ROWS, LATENT | SINKS),
 
     CONV("three taps", RN_SHAPE(RN_ROWS, 70), RN_SHAPE(70, 3)),
     CONV("four taps, a file's shape", RN_SHAPE(RN_ROWS, 37), RN_SHAPE(37, 1, 4)),

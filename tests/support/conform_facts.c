@@ -71,6 +71,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_ROUTE] = {SAME, true},
     [RN_OP_EXPERT_PRODUCT] = {SUM, true}, // quantised weights: the same bits
     [RN_OP_EXPERT_SUM] = {SUM, true},
+    [RN_OP_HEAD_PRODUCT] = {SUM, true},
     [RN_OP_SHORT_CONV] = {SAME, false}, // rows of a sequence follow one another
     [RN_OP_DELTA_RULE] = {SUM, false},
     [RN_OP_VARLEN_ATTENTION] = {SUM, false}, // a text at a time: unit/backend/varlen_test.c

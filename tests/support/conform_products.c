@@ -171,6 +171,34 @@ static void expert_sum(conform_case *c) {
         .shapes = {RN_SHAPE(RN_ROWS, K, N), RN_SHAPE(RN_ROWS, K)}, .rows = ROWS                    \
     }
 
+// shapes: x, w
+static void head_product(conform_case *c) {
+    rn_value x = conform_fixed(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_value w = conform_weight(c, c->row->dtype, c->row->shapes[1], -1, 1);
+    const rn_head_product_attrs *attrs = c->row->attrs;
+    conform_result(c, rn_op_head_product(c->graph, x, w, *attrs));
+}
+
+static const rn_head_product_attrs of_all = {0}, of_some = {.first = 3, .count = 5},
+                                   across = {.count = 6, .transposed = true},
+                                   as_it_is = {.first = 1, .unquantised_activations = true};
+
+#define HEAD_PRODUCT(WHAT, X, W, ATTRS, ROWS, ...)                                                 \
+    {                                                                                              \
+        .op = RN_OP_HEAD_PRODUCT, .what = WHAT, .build = head_product, .shapes = {X, W},           \
+        .attrs = &(ATTRS), .rows = ROWS, __VA_ARGS__                                               \
+    }
+// Three heads with matrices of 8 rows: all of them; some; as (K, N); more rows than a task takes.
+#define HEAD_PRODUCTS(NAME, DTYPE, K, ...)                                                         \
+    HEAD_PRODUCT(NAME " heads, one row", RN_SHAPE(RN_ROWS, 3, K), RN_SHAPE(24, K), of_all, 1,      \
+                 .dtype = DTYPE, __VA_ARGS__),                                                     \
+        HEAD_PRODUCT(NAME " heads, some of their rows", RN_SHAPE(RN_ROWS, 3, K), RN_SHAPE(24, K),  \
+                     of_some, 70, .dtype = DTYPE, __VA_ARGS__),                                    \
+        HEAD_PRODUCT(NAME " heads, transposed", RN_SHAPE(RN_ROWS, 3, 6), RN_SHAPE(24, K), across,  \
+                     5, .dtype = DTYPE),                                                           \
+        HEAD_PRODUCT(NAME " heads, x as it is", RN_SHAPE(RN_ROWS, 3, K), RN_SHAPE(24, K),          \
+                     as_it_is, 2, .dtype = DTYPE)
+
 static const conform_row rows[] = {
     ROUTE("softmax", 16, plain_route, 0, 5),
     ROUTE("softmax, norm", 8, mixtral_route, 0, 3),
@@ -192,6 +220,11 @@ static const conform_row rows[] = {
     EXPERTS_OF("iq2_xxs", RN_DTYPE_IQ2_XXS, 256, .bits = true),
     EXPERT_SUM("one choice", 1, 5, 2),
     EXPERT_SUM("several", 8, 67, 3),
+    HEAD_PRODUCTS("f32", RN_DTYPE_F32, 67),
+    HEAD_PRODUCTS("f16", RN_DTYPE_F16, 67),
+    HEAD_PRODUCTS("f8_b128", RN_DTYPE_F8_B128, 128),
+    HEAD_PRODUCTS("q8_0", RN_DTYPE_Q8_0, 64, .bits = true),
+    HEAD_PRODUCTS("q6_k", RN_DTYPE_Q6_K, 256, .bits = true),
     MATMUL("one by one", RN_SHAPE(1, 1), RN_SHAPE(1, 1), 0),
     MATMUL("odd", RN_SHAPE(7, 13), RN_SHAPE(11, 13), 0),
     MATMUL("odd, bias", RN_SHAPE(7, 13), RN_SHAPE(11, 13), BIAS),

@@ -21,6 +21,8 @@ static void keep_activations(const rn_graph *graph) {
             ((rn_matmul_attrs *)attrs)->unquantised_activations = true;
         else if (node->op == RN_OP_EXPERT_PRODUCT)
             ((rn_expert_product_attrs *)attrs)->unquantised_activations = true;
+        else if (node->op == RN_OP_HEAD_PRODUCT)
+            ((rn_head_product_attrs *)attrs)->unquantised_activations = true;
         else if (rn_op_is(node->op, RN_TRAIT_PRODUCT) && rn_op_get(node->op)->unfold)
             ((rn_project_attrs *)attrs)->unquantised_activations = true;
     }

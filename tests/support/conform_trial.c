@@ -166,6 +166,11 @@ bool conform_try(conform_trial *t, const rn_tensor *must, conform_fact near, con
     return fences_stand(t, why) && inputs_stand(t, why) && outputs_agree(t, must, near, why);
 }
 
+bool conform_refuses(conform_trial *t) {
+    open_trial(t);
+    return run_trial(t) == RN_UNSUPPORTED;
+}
+
 // ---- around it ----------------------------------------------------------------------------------
 
 conform_trial conform_trial_make(const test_run *run, uint32_t number, const test_guard *before,

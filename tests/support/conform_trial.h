@@ -34,6 +34,8 @@ conform_trial conform_trial_make(const test_run *run, uint32_t number, const tes
                                  const conform_target *target);
 // `must` is laid out as tensors are; an output without data there is not compared.
 bool conform_try(conform_trial *t, const rn_tensor *must, conform_fact near, conform_why *why);
+// Whether the kernel says RN_UNSUPPORTED.
+bool conform_refuses(conform_trial *t);
 void conform_trial_close(conform_trial *t);
 
 // Copies of a node's inputs as they are now, and their end.

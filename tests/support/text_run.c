@@ -144,8 +144,9 @@ static double measure(rn_device *device, const char *path, const char *folder, c
     assert_ok(rn_checkpoint_load(c, rn_checkpoint_find(c, which), RN_DTYPE_F32, expected,
                                  sizeof expected));
     rn_checkpoint_close(c);
-    text_run *run = text_run_open_on(
-        device, path, options, &(rn_text_options){.context = 64, .page_tokens = 8, .rows = 16}, 0);
+    rn_text_options text = {
+        .context = 64, .page_tokens = 8, .rows = 16, .unquantised_activations = true};
+    text_run *run = text_run_open_on(device, path, options, &text, 0);
     text_run_logits(run, tokens, COUNT, logits);
     text_run_close(run);
     return text_run_difference(logits, expected, COUNT * VOCAB);

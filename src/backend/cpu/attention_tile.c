@@ -20,9 +20,10 @@ void rn_columns_of(const float *rows, uint64_t stride, uint64_t count, uint64_t 
 
 void rn_query_block_begin(const rn_query_block *block) {
     for (uint64_t i = 0; i < block->count; i++) {
-        block->top[i] = -INFINITY;
-        block->sum[i] = 0;
-        memset(block->y + i * block->stride, 0, block->dims * sizeof(float));
+        float sink = block->sinks ? block->sinks[i * block->sink_step] : -INFINITY;
+        block->top[i] = sink;
+        block->sum[i] = sink == -INFINITY ? 0 : 1;
+        memset(block->y + i * block->y_stride, 0, block->value_dims * sizeof(float));
     }
 }
 
@@ -76,10 +77,10 @@ static void find_scores(group *g) {
 static void soften(group *g, uint64_t i) {
     const rn_spans *s = rn_spans_get();
     const rn_query_block *b = g->block;
-    float *y = b->y + (g->row + i) * b->stride, *sum = b->sum + g->row + i, shrink = 1;
+    float *y = b->y + (g->row + i) * b->y_stride, *sum = b->sum + g->row + i, shrink = 1;
     float more = s->soften(g->scores + i * TILE, &g->rows[i], b->top + g->row + i, &shrink);
     *sum = *sum * shrink + more;
-    if (shrink != 1) s->scale(y, y, b->dims, shrink, 0);
+    if (shrink != 1) s->scale(y, y, b->value_dims, shrink, 0);
     if (b->top[g->row + i] == -INFINITY) g->rows[i].end = g->rows[i].first; // no value counts
 }
 
@@ -92,9 +93,9 @@ static void add_values(const group *g, uint64_t i, uint64_t count, uint64_t firs
                   1,
                   g->tile->values + first * g->tile->value_stride,
                   g->tile->value_stride,
-                  b->y + (g->row + i) * b->stride,
-                  b->stride};
-    rn_spans_get()->product(&s, count, b->dims, end - first, true);
+                  b->y + (g->row + i) * b->y_stride,
+                  b->y_stride};
+    rn_spans_get()->product(&s, count, b->value_dims, end - first, true);
 }
 
 static void add_all_values(const group *g) {
@@ -128,9 +129,9 @@ void rn_query_block_add(const rn_query_block *block, const rn_key_tile *tile) {
 void rn_query_block_end(const rn_query_block *block, float *out_logsumexp) {
     const rn_spans *s = rn_spans_get();
     for (uint64_t i = 0; i < block->count; i++) {
-        float *y = block->y + i * block->stride;
+        float *y = block->y + i * block->y_stride;
         bool blind = block->top[i] == -INFINITY;
-        if (!blind) s->div_one(y, &block->sum[i], y, block->dims, 0, 0);
+        if (!blind) s->div_one(y, &block->sum[i], y, block->value_dims, 0, 0);
         if (out_logsumexp)
             out_logsumexp[i] = blind ? -INFINITY : block->top[i] + logf(block->sum[i]);
     }

@@ -10,12 +10,15 @@
 
 // Queries of one head that are worked on together.
 typedef struct rn_query_block {
-    const float *q; // (count, dims), rows `stride` elements apart
-    float *y;       // the same: the accumulators, then the result
-    uint64_t stride;
+    const float *q;  // (count, dims), rows `stride` elements apart
+    float *y;        // (count, value_dims): the accumulators, then the result
+    uint64_t stride; // of q's rows
+    uint64_t y_stride;
     uint64_t count;
-    uint64_t dims;
+    uint64_t dims, value_dims;
     float scale, cap;                  // cap 0: none
+    const float *sinks;                // a score without a value for each query; NULL: none
+    uint64_t sink_step;                // from one query's to the next's: 0 or 1
     float *top, *sum;                  // (count)
     const rn_attention_range *visible; // (count)
 } rn_query_block;
@@ -25,7 +28,7 @@ typedef struct rn_query_block {
 typedef struct rn_key_tile {
     uint64_t first; // position of the first key: a multiple of 64
     const float *key_columns;
-    const float *values; // (64, dims), rows `value_stride` elements apart
+    const float *values; // (64, value_dims), rows `value_stride` elements apart
     uint64_t value_stride;
     const float *mask; // (count, mask_stride): added to the scores, from key `first` on; or NULL
     uint64_t mask_stride;

@@ -138,6 +138,10 @@ rn_status rn_cpu_expert_sum(const rn_call *call);
 // Whether each matrix, and what is multiplied of it, is in panels of its own.
 bool rn_cpu_experts_take_panels(const rn_expert_call *experts);
 
+// head_product.c
+rn_status rn_cpu_head_product(const rn_call *call);
+uint64_t rn_cpu_head_product_workspace(const rn_call *call);
+
 // conv_groups.c, pool.c
 rn_status rn_cpu_conv(const rn_call *call);
 uint64_t rn_cpu_conv_workspace(const rn_call *call);

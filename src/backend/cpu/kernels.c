@@ -105,6 +105,7 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ROUTE] = {rn_cpu_route, rn_cpu_route_workspace},
     [RN_OP_EXPERT_PRODUCT] = {rn_cpu_expert_product, rn_cpu_expert_product_workspace},
     [RN_OP_EXPERT_SUM] = {rn_cpu_expert_sum, NULL},
+    [RN_OP_HEAD_PRODUCT] = {rn_cpu_head_product, rn_cpu_head_product_workspace},
     // attention
     [RN_OP_ROPE] = {rn_cpu_rope, rn_cpu_rope_workspace},
     [RN_OP_ATTENTION] = {rn_cpu_attention, rn_cpu_attention_workspace},

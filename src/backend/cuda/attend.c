@@ -97,6 +97,9 @@ static bool is_matrix(const rn_call *call, rn_dtype kv, uint32_t dims) {
 static rn_status check(const rn_call *call, const rn_tensor *kv, const rn_tensor *table) {
     rn_shape s = kv->shape, t = table->shape;
     uint64_t rows = 0, tokens = 0;
+    if (s.dims[1] != 2)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: %s has no kernel for a KV cache of keys only",
+                       rn_op_name(call->op));
     if (s.dims[4] > MOST_DIMS)
         return rn_fail(RN_UNSUPPORTED, "CUDA: %s has no kernel for heads of %llu dims, at most %d",
                        rn_op_name(call->op), (unsigned long long)s.dims[4], MOST_DIMS);
@@ -243,6 +246,9 @@ rn_status rn_cuda_kv_append(const rn_call *call) {
 
 rn_status rn_cuda_paged_attention(const rn_call *call) {
     const rn_tensor *in = call->inputs; // q, kv, sequence, position, page_table
+    if (call->input_count > 5)
+        return rn_fail(RN_UNSUPPORTED, "CUDA: %s has no kernel for attention sinks",
+                       rn_op_name(call->op));
     RN_TRY(check(call, &in[1], &in[4]));
     rn_attend_args a = start(&in[1], &in[2]);
     if (a.rows == 0) return RN_OK;

@@ -111,7 +111,7 @@ static uint64_t count_pages(const rn_graph *graph, rn_value q, rn_value kv, rn_v
     uint64_t keys = td[1] * kd[3], heads = qd[1];
     uint64_t gathered = td[0] > 1 && rows <= td[0] ? rows : 1; // sequences at a time
     return SCORES * rn_executable_floats(rows, heads, keys) +
-           PAGES * rn_executable_floats(gathered, keys, 2 * kd[2] * kd[4]);
+           PAGES * rn_executable_floats(gathered, keys, kd[1] * kd[2] * kd[4]);
 }
 
 static uint64_t count_within(const rn_graph *graph, const rn_node *node, uint64_t rows) {

@@ -26,8 +26,9 @@ rn_status rn_attention_check(const rn_shaping *s) {
     if (k.dims[2] == 0 || q.dims[2] % k.dims[2])
         return rn_shape_fail(s, "%llu heads cannot share %llu key heads evenly",
                              (unsigned long long)q.dims[2], (unsigned long long)k.dims[2]);
-    if (((const rn_attention_attrs *)s->attrs)->cap != 0)
-        return rn_shape_fail(s, "only scores of paged attention can be capped");
+    const rn_attention_attrs *a = s->attrs;
+    if (a->cap != 0) return rn_shape_fail(s, "only scores of paged attention can be capped");
+    if (a->value_dims) return rn_shape_fail(s, "value_dims are of paged attention");
     if (s->in[3].dtype == RN_DTYPE_NONE) return RN_OK;
     if (s->in[3].dtype == RN_DTYPE_I32) {
         if (rn_shape_equal(mask, RN_SHAPE(q.dims[0], q.dims[1]))) return RN_OK;
@@ -106,7 +107,7 @@ static void attend(void *arg, size_t index) {
     rn_attention_range keys = rn_attention_keys(a->call->attrs, of, &a->call->inputs[3], b, t);
     rn_attention_row row = rn_attention_begin(
         (const float *)a->call->inputs[0].data + index * of->dims,
-        (float *)a->call->outputs[0].data + index * of->dims, of->dims, a->scale);
+        (float *)a->call->outputs[0].data + index * of->dims, of->dims, 0, a->scale);
     for (uint64_t first = keys.first; first < keys.end;) {
         uint64_t end =
             rn_min_u64(rn_round_down(first, RN_ATTENTION_TILE) + RN_ATTENTION_TILE, keys.end);

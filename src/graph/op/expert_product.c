@@ -28,11 +28,6 @@ static bool read_rows(const rn_expert_product_attrs *a, uint64_t rows, uint64_t 
     return *out_count <= *out_record - a->first;
 }
 
-// A matrix's bytes are one run of the stack's: no scales stand behind all of them.
-static bool is_in_one_piece(rn_dtype dtype) {
-    return dtype != RN_DTYPE_INT8 && dtype != RN_DTYPE_INT4 && dtype != RN_DTYPE_NF4;
-}
-
 static rn_status check_operands(const rn_shaping *s) {
     rn_shape x = s->in[X].shape, ids = s->in[IDS].shape, w = s->in[W].shape;
     RN_TRY(rn_shape_want(s, X, RN_DTYPE_F32));
@@ -40,7 +35,7 @@ static rn_status check_operands(const rn_shaping *s) {
     if (!rn_plain_readable(s->in[W].dtype))
         return rn_shape_fail(s, "products with %s weights are not possible",
                              rn_dtype_get(s->in[W].dtype)->name);
-    if (!is_in_one_piece(s->in[W].dtype))
+    if (!rn_plain_in_one_piece(s->in[W].dtype))
         return rn_shape_fail(s, "a stack of %s is not built: its scales stand apart",
                              rn_dtype_get(s->in[W].dtype)->name);
     if (ids.rank != 2 || w.rank != 2 || x.rank < 2 || x.rank > 3)

@@ -3,7 +3,8 @@
 // The meaning of each row is that of graph/attention_row.h: tiles of 64 keys by absolute position
 // (a tile may span pages), so that page size, chunk and company do not change a row's bits. A row
 // sees the keys of its sequence at positions up to its own, within the window; all attention here
-// is causal. Rows of sequence -1 give zeros.
+// is causal. Rows of sequence -1 give zeros. Pages without values (latent attention) have them in
+// the beginnings of their keys; a sink is a score of each head's that has no value.
 #include "graph/attention_row.h"
 #include "graph/kv_pages.h"
 
@@ -11,33 +12,58 @@
 
 #include <string.h>
 
+enum { Q, KV, SEQUENCE, POSITION, PAGE_TABLE, SINKS, INPUTS };
+
+// Values are planes of their own, or beginnings of keys.
+static rn_status check_values(const rn_shaping *s) {
+    const rn_attention_attrs *a = s->attrs;
+    rn_shape kv = s->in[KV].shape;
+    uint32_t block = rn_dtype_get(s->in[KV].dtype)->block_elements;
+    if (!a->value_dims == (kv.dims[1] == 2)) {
+        if (a->value_dims <= kv.dims[4] && a->value_dims % block == 0) return RN_OK;
+        return rn_shape_fail(s, "values of %u cannot begin keys of %llu", a->value_dims,
+                             (unsigned long long)kv.dims[4]);
+    }
+    return rn_shape_fail(s, a->value_dims ? "pages with values have no value_dims"
+                                          : "pages without values need value_dims");
+}
+
 static rn_status shape(rn_shaping *s) {
-    rn_shape q = s->in[0].shape, kv = s->in[1].shape;
-    RN_TRY(rn_shape_want(s, 0, RN_DTYPE_F32));
+    const rn_attention_attrs *a = s->attrs;
+    rn_shape q = s->in[Q].shape, kv = s->in[KV].shape;
+    RN_TRY(rn_shape_want(s, Q, RN_DTYPE_F32));
     if (q.rank != 3) return rn_shape_fail(s, "q must be (rows, H, D)");
-    RN_TRY(rn_kv_pages_shape(s, 1, 0, 2));
-    if (q.dims[2] != kv.dims[4] || q.dims[1] % kv.dims[2])
+    RN_TRY(rn_kv_pages_shape(s, KV, Q, SEQUENCE));
+    if (kv.dims[2] == 0 || q.dims[2] != kv.dims[4] || q.dims[1] % kv.dims[2])
         return rn_shape_fail(s, "q must have the D of kv, and heads that share HK evenly");
-    if (!(((const rn_attention_attrs *)s->attrs)->cap >= 0))
-        return rn_shape_fail(s, "a cap of scores must be above 0");
+    if (!(a->cap >= 0)) return rn_shape_fail(s, "a cap of scores must be above 0");
+    RN_TRY(check_values(s));
+    if (s->input_count > SINKS) {
+        RN_TRY(rn_shape_want(s, SINKS, RN_DTYPE_F32));
+        if (!rn_shape_equal(s->in[SINKS].shape, RN_SHAPE(q.dims[1])))
+            return rn_shape_fail(s, "sinks must be one a head");
+    }
     s->out[0].shape = q;
+    if (a->value_dims) s->out[0].shape.dims[2] = a->value_dims;
     return RN_OK;
 }
 
 // As if every sequence were full: positions are not known while planning.
 static void cost(const rn_call *call, rn_cost *out) {
     const rn_attention_attrs *a = call->attrs;
-    rn_shape kv = call->inputs[1].shape, table = call->inputs[4].shape;
+    rn_shape kv = call->inputs[KV].shape, table = call->inputs[PAGE_TABLE].shape;
     double keys = (double)table.dims[1] * (double)kv.dims[3];
     if (a->window && keys > a->window) keys = a->window;
     rn_cost_bytes(call, out);
-    out->flops += 4 * (double)rn_tensor_elements(&call->inputs[0]) * keys;
+    out->flops +=
+        2 * keys *
+        (double)(rn_tensor_elements(&call->inputs[Q]) + rn_tensor_elements(&call->outputs[0]));
 }
 
 typedef struct attention {
     const rn_call *call;
     rn_kv_pages kv;
-    uint64_t heads; // of q
+    uint64_t heads, value_dims; // heads: of q
     float scale;
 } attention;
 
@@ -62,10 +88,12 @@ static void attend(void *arg, size_t index) {
     const attention *a = arg;
     uint64_t row = index / a->heads, dims = a->kv.dims;
     uint64_t kv_head = index % a->heads / (a->heads / a->kv.heads);
-    const float *q = (const float *)a->call->inputs[0].data + index * dims;
-    rn_attention_row state =
-        rn_attention_begin(q, (float *)a->call->outputs[0].data + index * dims, dims, a->scale);
+    const float *q = (const float *)a->call->inputs[Q].data + index * dims;
+    float *y = (float *)a->call->outputs[0].data + index * a->value_dims;
+    rn_attention_row state = rn_attention_begin(q, y, dims, a->value_dims, a->scale);
     state.cap = ((const rn_attention_attrs *)a->call->attrs)->cap;
+    if (a->call->input_count > SINKS)
+        rn_attention_sink(&state, ((const float *)a->call->inputs[SINKS].data)[index % a->heads]);
     if (a->kv.sequence[row] == -1) return;
     rn_attention_range keys = find_keys(a, row);
     for (uint64_t first = keys.first; first < keys.end;) {
@@ -82,8 +110,9 @@ static void attend(void *arg, size_t index) {
 static rn_status reference(const rn_call *call) {
     const rn_tensor *in = call->inputs;
     attention a = {.call = call,
-                   .kv = rn_kv_pages_of(&in[1], &in[2], &in[3], &in[4]),
-                   .heads = in[0].shape.dims[1]};
+                   .kv = rn_kv_pages_of(&in[KV], &in[SEQUENCE], &in[POSITION], &in[PAGE_TABLE]),
+                   .heads = in[Q].shape.dims[1],
+                   .value_dims = call->outputs[0].shape.dims[2]};
     a.scale = rn_attention_scale(call->attrs, a.kv.dims);
     for (uint64_t row = 0; row < a.kv.rows; row++)
         if (a.kv.sequence[row] != -1)
@@ -95,12 +124,12 @@ static rn_status reference(const rn_call *call) {
 extern const rn_op_info rn_paged_attention_op;
 const rn_op_info rn_paged_attention_op = {
     .name = "paged_attention",
-    .min_inputs = 5,
-    .max_inputs = 5,
+    .min_inputs = SINKS,
+    .max_inputs = INPUTS,
     .output_count = 1,
     .attrs_bytes = sizeof(rn_attention_attrs),
     .traits = RN_TRAIT_ATTENTION,
-    .pages = {.state = 1, .sequence = 2, .position = 3, .page_table = 4},
+    .pages = {.state = KV, .sequence = SEQUENCE, .position = POSITION, .page_table = PAGE_TABLE},
     .shape = shape,
     .cost = cost,
     .reference = reference,
@@ -110,5 +139,12 @@ const rn_op_info rn_paged_attention_op = {
 rn_value rn_op_paged_attention(rn_graph *g, rn_value q, rn_value kv, rn_value sequence,
                                rn_value position, rn_value page_table, rn_attention_attrs attrs) {
     return rn_graph_add(g, RN_OP_PAGED_ATTENTION,
-                        (rn_value[]){q, kv, sequence, position, page_table}, 5, &attrs);
+                        (rn_value[]){q, kv, sequence, position, page_table}, SINKS, &attrs);
+}
+
+rn_value rn_op_paged_attention_sinks(rn_graph *g, rn_value q, rn_value kv, rn_value sequence,
+                                     rn_value position, rn_value page_table, rn_value sinks,
+                                     rn_attention_attrs attrs) {
+    return rn_graph_add(g, RN_OP_PAGED_ATTENTION,
+                        (rn_value[]){q, kv, sequence, position, page_table, sinks}, INPUTS, &attrs);
 }

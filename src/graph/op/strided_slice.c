@@ -27,27 +27,49 @@ static rn_status shape(rn_shaping *s) {
     return RN_OK;
 }
 
-static rn_status reference(const rn_call *call) {
-    const rn_strided_slice_attrs *attrs = call->attrs;
-    const rn_tensor *x = &call->inputs[0], *y = &call->outputs[0];
+// Rows are those of the last axis.
+typedef struct slicing {
+    const rn_call *call;
+    rn_strides strides;
+    uint64_t rows, width, together; // together: rows in a task
+} slicing;
+
+static void move_row(const slicing *s, uint64_t row) {
+    const rn_strided_slice_attrs *attrs = s->call->attrs;
+    const rn_tensor *x = &s->call->inputs[0], *y = &s->call->outputs[0];
     uint32_t rank = x->shape.rank, last = rank ? rank - 1 : 0;
-    rn_strides strides = rn_strides_of(x->shape);
-    uint64_t size = rn_element_bytes(x), n = rn_tensor_elements(y);
-    uint64_t width = rank ? y->shape.dims[last] : 1;
-    int64_t step = rank ? attrs->step[last] : 1;
-    char *to = y->data;
-    for (uint64_t row = 0; n && row < n / width; row++) {
-        int64_t at = rank ? (int64_t)attrs->start[last] : 0;
-        uint64_t left = row;
-        for (uint32_t i = last; i-- > 0;) {
-            int64_t place =
-                (int64_t)attrs->start[i] + (int64_t)(left % y->shape.dims[i]) * attrs->step[i];
-            at += place * (int64_t)strides.by[i];
-            left /= y->shape.dims[i];
-        }
-        for (uint64_t i = 0; i < width; i++, at += step, to += size)
-            memcpy(to, (const char *)x->data + (uint64_t)at * size, size);
+    uint64_t size = rn_element_bytes(x), left = row;
+    int64_t step = rank ? attrs->step[last] : 1, at = rank ? (int64_t)attrs->start[last] : 0;
+    char *to = (char *)y->data + row * s->width * size;
+    for (uint32_t i = last; i-- > 0; left /= y->shape.dims[i]) {
+        uint64_t index = left % y->shape.dims[i];
+        int64_t place = (int64_t)attrs->start[i] + (int64_t)index * attrs->step[i];
+        at += place * (int64_t)s->strides.by[i];
     }
+    const char *from = (const char *)x->data + (uint64_t)at * size;
+    if (step >= 0)
+        rn_move_row(to, 1, from, (uint64_t)step, s->width, size);
+    else
+        for (uint64_t i = 0; i < s->width; i++)
+            memcpy(to + i * size, from - i * (0 - (uint64_t)step) * size, size);
+}
+
+static void move_some(void *arg, size_t task) {
+    const slicing *s = arg;
+    for (uint64_t i = 0; i < s->together && task * s->together + i < s->rows; i++)
+        move_row(s, task * s->together + i);
+}
+
+static rn_status reference(const rn_call *call) {
+    enum { TASK_ELEMENTS = 16384 };
+    const rn_tensor *x = &call->inputs[0], *y = &call->outputs[0];
+    uint64_t n = rn_tensor_elements(y), rank = x->shape.rank;
+    slicing s = {.call = call, .strides = rn_strides_of(x->shape)};
+    if (n == 0) return RN_OK;
+    s.width = rank ? y->shape.dims[rank - 1] : 1;
+    s.rows = n / s.width;
+    s.together = TASK_ELEMENTS / s.width + 1;
+    rn_call_each(call, (s.rows + s.together - 1) / s.together, move_some, &s);
     return RN_OK;
 }
 

@@ -30,8 +30,9 @@ static rn_status shape(rn_shaping *s) {
         if (bias.rank != 2 || bias.dims[0] != q.dims[1] || bias.dims[1] % 2 == 0)
             return rn_shape_fail(s, "bias must be (H, 2 * reach + 1)");
     }
-    if (!(((const rn_attention_attrs *)s->attrs)->cap >= 0))
-        return rn_shape_fail(s, "a cap of scores must be above 0");
+    const rn_attention_attrs *a = s->attrs;
+    if (!(a->cap >= 0)) return rn_shape_fail(s, "a cap of scores must be above 0");
+    if (a->value_dims) return rn_shape_fail(s, "value_dims are of paged attention");
     s->out[0].shape = q;
     return RN_OK;
 }
@@ -64,7 +65,7 @@ static void attend(void *arg, size_t index) {
     uint64_t text = (uint64_t)t->span[2 * row];
     float bias[RN_ATTENTION_TILE];
     rn_attention_row state =
-        rn_attention_begin(t->q + index * t->dims, t->y + index * t->dims, t->dims, t->scale);
+        rn_attention_begin(t->q + index * t->dims, t->y + index * t->dims, t->dims, 0, t->scale);
     state.cap = ((const rn_attention_attrs *)a->call->attrs)->cap;
     for (uint64_t first = keys.first, end; first < keys.end; first = end) {
         end = rn_min_u64(rn_round_down(first, RN_ATTENTION_TILE) + RN_ATTENTION_TILE, keys.end);

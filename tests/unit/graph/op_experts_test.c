@@ -148,6 +148,33 @@ static void an_expert_that_is_none_is_refused(void **state) {
     assert_fails(RN_INVALID, multiply(NULL, w, all));
 }
 
+static rn_graph *with_head_product(rn_dtype dtype, rn_shape of_x, rn_shape of_w,
+                                   rn_head_product_attrs attrs) {
+    rn_graph *g = make_graph();
+    rn_op_head_product(g, rn_graph_input(g, "x", RN_DTYPE_F32, of_x),
+                       rn_graph_weight(g, "w", dtype, of_w), attrs);
+    return g;
+}
+
+static void products_of_heads_are_checked(void **state) {
+    (void)state;
+    rn_shape of_x = RN_SHAPE(RN_ROWS, 3, 64), of_w = RN_SHAPE(24, 64);
+    rn_graph *g = with_head_product(RN_DTYPE_Q8_0, of_x, of_w, (rn_head_product_attrs){.first = 2});
+    assert_ok(rn_graph_finish(g));
+    rn_shape y = rn_graph_value(g, rn_graph_node(g, 0)->outputs[0])->shape;
+    assert_true(rn_shape_equal(y, RN_SHAPE(RN_ROWS, 3, 6)));
+    rn_graph_destroy(g);
+    rn_head_product_attrs beyond = {.first = 2, .count = 7}, across = {.transposed = true};
+    assert_refused(with_head_product(RN_DTYPE_F32, of_x, of_w, beyond),
+                   "no 3 matrices with 7 rows");
+    assert_refused(with_head_product(RN_DTYPE_F32, of_x, of_w, across), "the inner axes differ");
+    assert_refused(
+        with_head_product(RN_DTYPE_F32, of_x, RN_SHAPE(25, 64), (rn_head_product_attrs){0}),
+        "no 3 matrices");
+    assert_refused(with_head_product(RN_DTYPE_INT8, of_x, of_w, (rn_head_product_attrs){0}),
+                   "its scales stand apart");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_equals_the_lowest_number_is_chosen),
@@ -156,6 +183,7 @@ int main(void) {
         cmocka_unit_test(groups_count_by_their_best_two),
         cmocka_unit_test(waves_of_experts_are_all_of_them),
         cmocka_unit_test(an_expert_that_is_none_is_refused),
+        cmocka_unit_test(products_of_heads_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,8 +203,124 @@ static void misfits_are_refused_with_a_reason(void **state) {
                    "sequence and position must be (rows)");
 }
 
+// ---- sinks, and keys alone ----------------------------------------------------------------------
+
+// Rows 0 .. LENGTH - 1 of sequence 1, appended; k and v (LENGTH, HK, D), v NULL: keys alone.
+static void append_text(cache *c, float *k, float *v) {
+    for (int32_t i = 0; i < LENGTH; i++) {
+        int32_t one = 1;
+        rn_tensor in[] = {c->kv,
+                          f32_tensor(k + i * HK * D, RN_SHAPE(1, HK, D)),
+                          v ? f32_tensor(v + i * HK * D, RN_SHAPE(1, HK, D)) : (rn_tensor){0},
+                          i32_tensor(&one, RN_SHAPE(1)),
+                          i32_tensor(&i, RN_SHAPE(1)),
+                          i32_tensor(c->table, RN_SHAPE(SEQUENCES, MAX_PAGES))};
+        rn_tensor out[] = {c->kv};
+        assert_ok(run_op(RN_OP_KV_APPEND, in, out, NULL, NULL));
+    }
+}
+
+// The row at position `at`, with sinks (H) or NULL; values of `width`.
+static void attend_last(cache *c, float *q, int32_t at, float *sinks, uint32_t value_dims,
+                        float *y) {
+    int32_t one = 1;
+    rn_tensor in[] = {f32_tensor(q, RN_SHAPE(1, H, D)),
+                      c->kv,
+                      i32_tensor(&one, RN_SHAPE(1)),
+                      i32_tensor(&at, RN_SHAPE(1)),
+                      i32_tensor(c->table, RN_SHAPE(SEQUENCES, MAX_PAGES)),
+                      f32_tensor(sinks, RN_SHAPE(H))};
+    rn_tensor out[] = {f32_tensor(y, RN_SHAPE(1, H, value_dims ? value_dims : D))};
+    rn_attention_attrs attrs = {.value_dims = value_dims};
+    rn_call call = {.op = RN_OP_PAGED_ATTENTION,
+                    .attrs = &attrs,
+                    .inputs = in,
+                    .outputs = out,
+                    .input_count = sinks ? 6 : 5,
+                    .output_count = 1,
+                    .threads = 1};
+    assert_ok(rn_op_get(RN_OP_PAGED_ATTENTION)->reference(&call));
+}
+
+static float k_rows[LENGTH * HK * D], v_rows[LENGTH * HK * D];
+
+static void a_sink_takes_its_share_and_has_no_value(void **state) {
+    (void)state;
+    cache c = make_cache(RN_DTYPE_F32);
+    float q[H * D], plain[H * D], y[H * D], sinks[H];
+    fill(k_rows, LENGTH * HK * D, 1);
+    fill(v_rows, LENGTH * HK * D, 1);
+    fill(q, H * D, 1);
+    append_text(&c, k_rows, v_rows);
+    attend_last(&c, q, LENGTH - 1, NULL, 0, plain);
+    for (int h = 0; h < H; h++)
+        sinks[h] = -INFINITY; // none
+    attend_last(&c, q, LENGTH - 1, sinks, 0, y);
+    assert_memory_equal(plain, y, sizeof y);
+    // Of the one key that the first row sees: v / (1 + e^(sink - score)).
+    for (int h = 0; h < H; h++)
+        sinks[h] = (float)h - 1;
+    attend_last(&c, q, 0, sinks, 0, y);
+    for (int h = 0; h < H; h++) {
+        double score = 0;
+        for (int d = 0; d < D; d++)
+            score += (double)q[h * D + d] * (double)k_rows[h / (H / HK) * D + d];
+        double share = 1 / (1 + exp((double)sinks[h] - score / sqrt(D)));
+        for (int d = 0; d < D; d++)
+            assert_float_equal(y[h * D + d], v_rows[h / (H / HK) * D + d] * (float)share, 1e-6f);
+    }
+}
+
+static void pages_of_keys_have_values_in_them(void **state) {
+    (void)state;
+    float q[H * D], both[H * D], y[H * D];
+    cache c = make_cache(RN_DTYPE_F32);
+    fill(k_rows, LENGTH * HK * D, 1);
+    fill(q, H * D, 1);
+    append_text(&c, k_rows, k_rows);
+    attend_last(&c, q, LENGTH - 1, NULL, 0, both);
+    c = make_cache(RN_DTYPE_F32);
+    c.kv.shape.dims[1] = 1;
+    append_text(&c, k_rows, NULL);
+    attend_last(&c, q, LENGTH - 1, NULL, D, y);
+    assert_memory_equal(both, y, sizeof y);
+    attend_last(&c, q, LENGTH - 1, NULL, 12, y);
+    for (int h = 0; h < H; h++)
+        assert_memory_equal(y + h * 12, both + h * D, 12 * sizeof *y);
+}
+
+static rn_graph *with_attention(rn_shape kv, uint64_t sinks, uint32_t value_dims) {
+    rn_graph *g = make_graph();
+    rn_value rows = rn_graph_input(g, "rows", RN_DTYPE_I32, RN_SHAPE(RN_ROWS));
+    rn_op_paged_attention_sinks(g, rn_graph_input(g, "q", RN_DTYPE_F32, RN_SHAPE(RN_ROWS, 4, 8)),
+                                rn_graph_state(g, "kv", RN_DTYPE_F16, kv, RN_PURPOSE_KV), rows,
+                                rows, rn_graph_input(g, "table", RN_DTYPE_I32, RN_SHAPE(2, 4)),
+                                rn_graph_input(g, "sinks", RN_DTYPE_F32, RN_SHAPE(sinks)),
+                                (rn_attention_attrs){.value_dims = value_dims});
+    return g;
+}
+
+static void sinks_and_widths_of_values_are_checked(void **state) {
+    (void)state;
+    rn_shape both = RN_SHAPE(4, 2, 2, 16, 8), keys = RN_SHAPE(4, 1, 2, 16, 8);
+    rn_graph *g = with_attention(keys, 4, 6);
+    assert_ok(rn_graph_finish(g));
+    rn_shape y = rn_graph_value(g, rn_graph_node(g, 0)->outputs[0])->shape;
+    assert_true(rn_shape_equal(y, RN_SHAPE(RN_ROWS, 4, 6)));
+    rn_graph_destroy(g);
+    assert_refused(with_attention(both, 3, 0), "sinks must be one a head");
+    assert_refused(with_attention(both, 4, 6), "pages with values have no value_dims");
+    assert_refused(with_attention(keys, 4, 0), "pages without values need value_dims");
+    assert_refused(with_attention(keys, 4, 9), "values of 9 cannot begin keys of 8");
+    assert_refused(with_append(RN_DTYPE_F16, keys, RN_SHAPE(RN_ROWS, 2, 8), RN_SHAPE(RN_ROWS)),
+                   "kv has no place for v");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sink_takes_its_share_and_has_no_value),
+        cmocka_unit_test(pages_of_keys_have_values_in_them),
+        cmocka_unit_test(sinks_and_widths_of_values_are_checked),
         cmocka_unit_test(pages_give_the_bits_of_plain_attention),
         cmocka_unit_test(pages_before_the_window_may_be_gone),
         cmocka_unit_test(rows_of_no_sequence_do_nothing),
