@@ -3,8 +3,9 @@
 
     scripts/reference/moe_models.py [NAME...]     (needs torch, transformers, safetensors, gguf)
 
-Writes tests/golden/text/NAME/: config.json, model.safetensors, model.gguf, golden.safetensors ("tokens", "logits"). Weights are rounded to
-f16. `qwen3_moe_fused` has the weights of `qwen3_moe` in the form with all experts of a layer in one tensor, in both containers.
+Writes tests/golden/text/NAME/: config.json, model.safetensors, model.gguf, golden.safetensors ("tokens", "logits"; "logits.gguf" where the
+GGUF file cannot say all of it). Weights are rounded to f16. `qwen3_moe_fused` has the weights of `qwen3_moe` in the form with all experts of a
+layer in one tensor, in both containers. The experts of `gpt_oss` are blocks of mxfp4, as its files have them.
 """
 
 import json
@@ -32,7 +33,13 @@ MODELS = {
                                            attention_bias=True, routed_scaling_factor=2.5, norm_topk_prob=True, num_nextn_predict_layers=1,
                                            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
 }
-ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "glm4_moe": "glm4moe"}
+# Windows shorter than the text in layers 0 and 2; the ramp of its rope begins and ends within pairs.
+MODELS["gpt_oss"] = transformers.GptOssConfig(
+    **{**SMALL, "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 32, "max_position_embeddings": 4096}, head_dim=16,
+    num_local_experts=6, num_experts_per_tok=3, sliding_window=9, attention_bias=True, rope_parameters={
+        "rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "rope_theta": 10000.0,
+        "original_max_position_embeddings": 1024})
+ARCHITECTURES = {"gpt_oss": "gpt-oss", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "glm4_moe": "glm4moe"}
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
@@ -51,7 +58,8 @@ def make_model(config):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             # A router that is sure of itself: no choice is near a tie.
-            scale = 0.6 if name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight")) else 0.2 if p.dim() > 1 else 0.3
+            sure = name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight", "mlp.router.weight"))
+            scale = 0.6 if sure else 3.0 if name.endswith("proj_bias") else 0.2 if p.dim() > 1 else 0.3
             p.copy_(((1.0 if "norm" in name else 0.0) + scale * noise).half().float())
         for name, b in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
@@ -129,6 +137,120 @@ def write_gguf(path, name, config, tensors, fused):
     writer.close()
 
 
+# ---- gpt-oss ------------------------------------------------------------------------------------------------------------
+
+E2M1 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def draw_blocks(shape, generator):
+    """Codes (..., n) and exponents (..., n / 32) of random numbers, and those: as files have them, rows by columns."""
+    codes = torch.randint(0, 16, shape, generator=generator)
+    exponents = torch.randint(120, 124, (*shape[:-1], shape[-1] // 32), generator=generator)
+    return codes, exponents, E2M1[codes] * torch.exp2(exponents.float() - 127).repeat_interleave(32, -1)
+
+
+def hf_blocks(codes):
+    """(..., n) as (..., n / 32, 16): neighbours in a byte, the first in its low nibble."""
+    pairs = codes.reshape(*codes.shape[:-1], -1, 16, 2)
+    return (pairs[..., 0] | pairs[..., 1] << 4).to(torch.uint8).contiguous()
+
+
+def gguf_blocks(codes, exponents):
+    """(..., n) as (..., n / 32 * 17): an exponent, then 16 bytes with element j low and element j + 16 high."""
+    halves = codes.reshape(*codes.shape[:-1], -1, 2, 16)
+    both = (halves[..., 0, :] | halves[..., 1, :] << 4).to(torch.uint8)
+    return torch.cat([exponents.to(torch.uint8)[..., None], both], -1).flatten(-2).contiguous()
+
+
+def write_gpt_oss_gguf(path, config, tensors, blocks):
+    writer = gguf.GGUFWriter(path, "gpt-oss")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    rope = config.rope_parameters
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    names = {**NAMES, "mlp.router": "ffn_gate_inp", "post_attention_layernorm": "post_attention_norm"}
+    for key, w in tensors.items():
+        _, _, layer, *inner = key.split(".") if key not in OUTER else ("", "", "", key)
+        if key in OUTER:
+            to = OUTER[key]
+        elif key.endswith("sinks"):
+            to = f"blk.{layer}.attn_sinks.weight"
+        elif key.endswith("down_proj_bias"):
+            to = f"blk.{layer}.ffn_down_exps.bias"
+        elif key.endswith("gate_up_proj_bias"):
+            for i, part in enumerate(("gate", "up")):
+                writer.add_tensor(f"blk.{layer}.ffn_{part}_exps.bias", w[:, i::2].float().contiguous().numpy())
+            continue
+        else:
+            to = f"blk.{layer}.{names['.'.join(inner[:-1])]}.{inner[-1]}"
+        writer.add_tensor(to, (w.float() if w.dim() == 1 or "inp" in to or to.endswith("bias") else w.half()).numpy())
+    for (layer, part), (codes, exponents) in blocks.items():
+        # Rows of the first tensor are gate and up in turn.
+        of = {"gate": slice(0, None, 2), "up": slice(1, None, 2)} if part == "gate_up_proj" else {"down": slice(None)}
+        for name, rows in of.items():
+            data = gguf_blocks(codes[:, rows], exponents[:, rows]).numpy()
+            writer.add_tensor(f"blk.{layer}.ffn_{name}_exps.weight", data, raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make_gpt_oss(folder):
+    config = MODELS["gpt_oss"]
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = make_model(config)
+    generator = torch.Generator().manual_seed(5)
+    blocks = {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith(("gate_up_proj", "down_proj")) and "experts" in name:
+                codes, exponents, numbers = draw_blocks(p.transpose(1, 2).shape, generator)
+                p.copy_(numbers.transpose(1, 2))
+                blocks[int(name.split(".")[2]), name.split(".")[-1]] = codes, exponents
+    tokens = [(7 * i * i + 3 * i + 1) % 128 for i in range(TOKENS)]
+    # ggml's ramp begins and ends with whole pairs.
+    whole = transformers.AutoModelForCausalLM.from_config(
+        type(config)(**{**config.to_dict(), "rope_parameters": {**config.rope_parameters, "truncate": True}})).float().eval()
+    whole.config._attn_implementation = whole.config._experts_implementation = "eager"
+    whole.load_state_dict(model.state_dict())
+    # In f64: what its experts add up is large.
+    logits, whole_logits = run(model.double(), tokens).float(), run(whole.double(), tokens).float()
+    folder.mkdir(exist_ok=True)
+    tensors = {n: p.detach().half().contiguous() for n, p in model.state_dict().items() if not n.endswith(("gate_up_proj", "experts.down_proj"))}
+    files = dict(tensors)
+    for (layer, part), (codes, exponents) in blocks.items():
+        files[f"model.layers.{layer}.mlp.experts.{part}_blocks"] = hf_blocks(codes)
+        files[f"model.layers.{layer}.mlp.experts.{part}_scales"] = exponents.to(torch.uint8)
+    save(files, folder / "model.safetensors")
+    config.architectures = ["GptOssForCausalLM"]
+    settings = {**config.to_dict(), "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    write_gpt_oss_gguf(folder / "model.gguf", config, tensors, blocks)
+    save({"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": logits, "logits.gguf": whole_logits}, folder / "golden.safetensors")
+    print("gpt_oss", json.dumps({"largest": logits.abs().max().item(), "whole pairs": (whole_logits - logits).abs().max().item()}))
+
+
+# ---- all ----------------------------------------------------------------------------------------------------------------
+
+
 def fuse(tensors):
     stacks, rest = stack_experts(tensors)
     for (layer, part), w in stacks.items():
@@ -165,8 +287,10 @@ def make(name, folder, fused):
 def main():
     wanted = sys.argv[1:]
     for name in MODELS:
-        if not wanted or name in wanted:
+        if name != "gpt_oss" and (not wanted or name in wanted):
             make(name, FOLDER / name, False)
+    if not wanted or "gpt_oss" in wanted:
+        make_gpt_oss(FOLDER / "gpt_oss")
     if not wanted or "qwen3_moe_fused" in wanted:
         make("qwen3_moe", FOLDER / "qwen3_moe_fused", True)
 

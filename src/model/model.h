@@ -175,6 +175,8 @@ typedef struct rn_llama_config {
     float query_growth; // with every query_step positions scores grow: the row at p has its query
                         // times 1 + query_growth * ln(1 + floor(p / query_step)); 0: they do not
     uint32_t query_step;
+    bool sinks;                           // each head's softmax has a score without a value
+    float glu_slope, glu_limit;           // of a clamped SwiGLU (gpt_oss.c)
     float norm_offset;                    // added to the weights of norms
     uint32_t positions;                   // learned ones: rows of their table; 0: none
     bool qkv_bias, output_bias, ffn_bias; // of q, k, v; of o; of gate, up, down

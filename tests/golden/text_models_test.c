@@ -49,6 +49,7 @@ static const struct {
     {"qwen3_moe_fused", "all experts of a layer in one tensor", "logits"},
     {"olmoe", "experts, norms of all heads as one", "logits"},
     {"glm4_moe", "a bias of the choice, shared experts, a dense layer", "logits"},
+    {"gpt_oss", "sinks, experts of mxfp4 with biases, YARN within pairs", "logits.gguf"},
 };
 
 static void every_architecture_gives_the_logits_of_transformers(void **state) {
@@ -140,6 +141,8 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "ministral3", NULL);
     check_budgets(TEXT "mixtral", NULL);
     check_budgets(TEXT "qwen3_moe_fused/model.gguf", NULL);
+    check_budgets(TEXT "gpt_oss", NULL);
+    check_budgets(TEXT "gpt_oss/model.gguf", NULL);
 }
 
 int main(void) {

@@ -329,7 +329,10 @@ static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
     bool rolls = attrs.window && d->window_table != RN_NO_VALUE;
     rn_value table = rolls ? d->window_table : d->page_table, pages = pages_of_layer(d, rolls);
     rn_value kv = rn_op_kv_append(d->g, pages, k, v, d->sequence, d->positions, table);
-    return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, table, attrs);
+    if (!d->c->sinks)
+        return rn_op_paged_attention(d->g, q, kv, d->sequence, d->positions, table, attrs);
+    rn_value sinks = rn_build_vector(d, RN_TEXT_SINKS, "");
+    return rn_op_paged_attention_sinks(d->g, q, kv, d->sequence, d->positions, table, sinks, attrs);
 }
 
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v) {
@@ -625,6 +628,9 @@ static rn_status check(const void *config, bool training) {
                        (unsigned long long)count_pairs(c), RN_ROPE_DIVISORS);
     if (c->packed && c->recurrent.taps)
         return rn_fail(RN_UNSUPPORTED, "%s: embeddings of layers with states are not built",
+                       rn_text_architecture_of(c)->name);
+    if (c->packed && c->sinks)
+        return rn_fail(RN_UNSUPPORTED, "%s: embeddings by attention with sinks are not built",
                        rn_text_architecture_of(c)->name);
     if (c->packed && c->distance_buckets % 4)
         return rn_fail(RN_INVALID, "%u buckets of distances cannot be quartered",

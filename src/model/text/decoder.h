@@ -67,6 +67,7 @@ typedef enum rn_text_part_id {
     RN_TEXT_V,
     RN_TEXT_QKV,
     RN_TEXT_O,
+    RN_TEXT_SINKS, // a score of each head's without a value
     RN_TEXT_Q_NORM,
     RN_TEXT_K_NORM,
     RN_TEXT_POST_ATTENTION_NORM,
@@ -93,7 +94,9 @@ typedef enum rn_text_part_id {
     RN_TEXT_EXPERT_UP,
     RN_TEXT_EXPERT_DOWN,
     RN_TEXT_EXPERTS_GATE_UP, // ... in files that have both of all experts in one
+    RN_TEXT_EXPERTS_GATE_UP_BIAS,
     RN_TEXT_EXPERTS_DOWN,
+    RN_TEXT_EXPERTS_DOWN_BIAS,
     RN_TEXT_SHARED_GATE, // ... and what every row goes through
     RN_TEXT_SHARED_UP,
     RN_TEXT_SHARED_DOWN,

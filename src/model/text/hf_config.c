@@ -66,7 +66,7 @@ static rn_status read_yarn(const rope_reader *r, rn_text_config *c) {
     RN_TRY(number(r, "mscale", &mscale));
     RN_TRY(number(r, "mscale_all_dim", &mscale_all));
     RN_TRY(rn_fields_bool(r->fields, field_of(r, "truncate", field), &truncate));
-    if (!truncate) return rn_fail(RN_UNSUPPORTED, "YARN without truncation is not built");
+    rope->untruncated = !truncate;
     if (rope->attention_factor == 0 && mscale > 0 && mscale_all > 0)
         rope->attention_factor = (float)(magnitude((double)rope->factor, (double)mscale) /
                                          magnitude((double)rope->factor, (double)mscale_all));

@@ -88,6 +88,8 @@ static rn_status put_rope(const keys *k, const rn_llama_config *l) {
                  is_near(rope->attention_factor, 0.1f * logf(rope->factor) + 1);
     if ((!yarn && rope->scaling != RN_ROPE_LINEAR) || !usual)
         return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this scaling of rope");
+    if (rope->untruncated)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say YARN that is not cut to whole pairs");
     RN_TRY(put_text(k, "rope.scaling.type", yarn ? "yarn" : "linear"));
     RN_TRY(put_f32(k, "rope.scaling.factor", rope->factor));
     if (yarn) RN_TRY(put_u32(k, "rope.scaling.original_context_length", rope->original_context));
@@ -165,6 +167,7 @@ static void write_rope_fields(const rn_rope_attrs *rope, rn_json *json) {
         rn_text_json_float(json, "attention_factor", rope->attention_factor);
     if (rope->beta_fast != 0) rn_text_json_float(json, "beta_fast", rope->beta_fast);
     if (rope->beta_slow != 0) rn_text_json_float(json, "beta_slow", rope->beta_slow);
+    if (rope->untruncated) rn_json_bool(json, "truncate", false);
 }
 
 static void open_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
@@ -307,7 +310,7 @@ static bool is_same_rope(const rn_rope_attrs *a, const rn_rope_attrs *b) {
     return a->scaling == b->scaling && a->base == b->base && a->dims == b->dims &&
            is_near(a->factor, b->factor) && is_near(a->attention_factor, b->attention_factor) &&
            is_near(a->beta_fast, b->beta_fast) && is_near(a->beta_slow, b->beta_slow) &&
-           a->original_context == b->original_context;
+           a->original_context == b->original_context && a->untruncated == b->untruncated;
 }
 
 static bool is_same_state(const rn_recurrent_config *a, const rn_recurrent_config *b) {

@@ -348,6 +348,23 @@ static void gemma_4_has_heads_of_two_widths(void **state) {
                  read_config("gemma4_text", GEMMA4("\"global_head_dim\": 4096"), &c));
 }
 
+#define EXPERTS "\"num_local_experts\": 4, \"num_experts_per_tok\": 2"
+
+static void gpt_oss_has_sinks_and_a_clamped_gate(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("gpt_oss",
+                          EXPERTS ", \"sliding_window\": 9, \"swiglu_limit\": 3, \"rope_scaling\": "
+                                  "{\"rope_type\": \"yarn\", \"factor\": 32, \"truncate\": false}",
+                          &c));
+    assert_true(c.llama.sinks && c.llama.rope.untruncated && c.llama.qkv_bias);
+    assert_true(c.llama.window == 9 && c.llama.window_period == 2);
+    assert_true(c.llama.glu_limit == 3 && c.llama.glu_slope > 1.7f);
+    assert_true(c.llama.moe.route.gating == RN_GATING_SOFTMAX_CHOSEN);
+    assert_fails(RN_CORRUPT, read_config("gpt_oss", EXPERTS ", \"swiglu_alpha\": 0", &c));
+    assert_story("SwiGLU");
+}
+
 static void what_is_not_built_is_named(void **state) {
     (void)state;
     static const struct {
@@ -359,7 +376,6 @@ static void what_is_not_built_is_named(void **state) {
         {"llama", "\"num_local_experts\": 8", "num_local_experts"},
         {"llama", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
         {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}", "'longrope'"},
-        {"llama", "\"rope_scaling\": {\"type\": \"yarn\", \"truncate\": false}", "truncation"},
         {"llama", "\"rope_parameters\": {\"full_attention\": {}}", "layer to layer"},
         {"gpt_neox", "\"hidden_act\": \"mish\"", "'mish'"},
         {"falcon", "\"alibi\": true", "alibi"},
@@ -543,6 +559,7 @@ int main(void) {
         cmocka_unit_test(quantisation_is_read),
         cmocka_unit_test(a_gemma_that_sees_both_ways_is_an_encoder),
         cmocka_unit_test(gemma_4_has_heads_of_two_widths),
+        cmocka_unit_test(gpt_oss_has_sinks_and_a_clamped_gate),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
