@@ -10,7 +10,6 @@ source "$(dirname "$0")/common.bash"
 for name in $(sed -n 's/.*name: \(ration_[a-z_]*\).*/\1/p' "$packaging/kubernetes/serve/autoscale.yaml"); do
     says "$packaging/kubernetes/metrics/adapter.yaml" "$name{"
 done
-bash -n "$packaging/slurm/train.sbatch" || fail 'train.sbatch is no shell script'
 for flavour in "$packaging"/flavours/*.sh; do sh -n "$flavour" || fail "$flavour is no shell script"; done
 
 # The autoscaler's gauges are ones that the server has.
