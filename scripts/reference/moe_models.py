@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from text_models import FOLDER, SMALL, TOKENS, permute, run, save
+from text_models import FOLDER, NAMES_OF, SMALL, TOKENS, permute, run, save, write_more_settings
 
 MODELS = {
     "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2, sliding_window=None,
@@ -33,20 +33,44 @@ MODELS = {
                                            attention_bias=True, routed_scaling_factor=2.5, norm_topk_prob=True, num_nextn_predict_layers=1,
                                            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
 }
+# Latent attention: queries of the layer's input or of a latent of their own, groups of experts by their best or by their best two, YARN
+# with its scale of scores; a dense layer, then one or two of experts.
+LATENT = dict(kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=12, n_shared_experts=2, moe_intermediate_size=32)
+LATENT_SMALL = {**SMALL, "num_key_value_heads": 4, "rms_norm_eps": 1e-6}
+LATENT_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0, "mscale": 0.7,
+               "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1}
+MODELS["deepseek_v2"] = transformers.DeepseekV2Config(
+    **LATENT_SMALL, **LATENT, q_lora_rank=None, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+    topk_method="group_limited_greedy", routed_scaling_factor=4.0, norm_topk_prob=False, first_k_dense_replace=1,
+    rope_parameters=LATENT_YARN)
+MODELS["deepseek_v3"] = transformers.DeepseekV3Config(
+    **{**LATENT_SMALL, "num_hidden_layers": 3}, **LATENT, q_lora_rank=24, n_routed_experts=16, num_experts_per_tok=4, n_group=4, topk_group=2,
+    routed_scaling_factor=2.5, first_k_dense_replace=1, num_nextn_predict_layers=1, rope_parameters=LATENT_YARN)
+MODELS["glm4_moe_lite"] = transformers.Glm4MoeLiteConfig(
+    **{**LATENT_SMALL, "rms_norm_eps": 1e-5}, **{**LATENT, "qk_nope_head_dim": 24, "v_head_dim": 32, "n_shared_experts": 1}, q_lora_rank=24,
+    n_routed_experts=8, num_experts_per_tok=4, routed_scaling_factor=1.8, first_k_dense_replace=1,
+    rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+
+MODELS["gemma4_moe"] = transformers.Gemma4TextConfig(
+    **{**SMALL, "num_hidden_layers": 4, "intermediate_size": 32}, head_dim=8, global_head_dim=16, num_global_key_value_heads=1,
+    attention_k_eq_v=True, hidden_size_per_layer_input=0, vocab_size_per_layer_input=128, sliding_window=9, final_logit_softcapping=3.0,
+    layer_types=["sliding_attention", "full_attention"] * 2, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=16)
+
 # Windows shorter than the text in layers 0 and 2; the ramp of its rope begins and ends within pairs.
 MODELS["gpt_oss"] = transformers.GptOssConfig(
     **{**SMALL, "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 32, "max_position_embeddings": 4096}, head_dim=16,
     num_local_experts=6, num_experts_per_tok=3, sliding_window=9, attention_bias=True, rope_parameters={
         "rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "rope_theta": 10000.0,
         "original_max_position_embeddings": 1024})
-ARCHITECTURES = {"gpt_oss": "gpt-oss", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "glm4_moe": "glm4moe"}
+ARCHITECTURES = {"deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2", "gemma4_moe": "gemma4", "gpt_oss": "gpt-oss", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "glm4_moe": "glm4moe"}
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp",
          "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
          "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
-         "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+         "mlp.shared_experts.down_proj": "ffn_down_shexp", "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+         "self_attn.q_b_proj": "attn_q_b", "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 OUTER = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
 EXPERT = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 
@@ -58,10 +82,12 @@ def make_model(config):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             # A router that is sure of itself: no choice is near a tie.
-            sure = name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight", "mlp.router.weight"))
+            sure = name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight", "mlp.router.weight", "router.proj.weight"))
             scale = 0.6 if sure else 3.0 if name.endswith("proj_bias") else 0.2 if p.dim() > 1 else 0.3
-            p.copy_(((1.0 if "norm" in name else 0.0) + scale * noise).half().float())
+            p.copy_(((1.0 if "norm" in name or name.endswith("scale") else 0.0) + scale * noise).half().float())
         for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.fill_(0.75)
             if name.endswith("e_score_correction_bias"):
                 b.copy_((0.3 * torch.randn(b.shape, generator=generator)).half().float())
     return model
@@ -79,6 +105,33 @@ def stack_experts(tensors):
     return {key: torch.stack([of[i] for i in range(len(of))]) for key, of in experts.items()}, rest
 
 
+def write_latent_keys(writer, config):
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_leading_dense_block_count(1)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.norm_topk_prob:
+        writer.add_expert_weights_norm(True)
+    sigmoid = config.model_type != "deepseek_v2"
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
+    if config.n_group > 1:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    rope = config.rope_parameters
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
 def write_gguf(path, name, config, tensors, fused):
     architecture = ARCHITECTURES[name]
     writer = gguf.GGUFWriter(path, architecture)
@@ -91,13 +144,16 @@ def write_gguf(path, name, config, tensors, fused):
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_head_count_kv(1 if architecture == "deepseek2" else config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_rope_dimension_count(int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1)))
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
     writer.add_expert_count(getattr(config, "num_experts", None) or config.num_local_experts)
+    if architecture == "deepseek2":
+        write_latent_keys(writer, config)
+    else:
+        writer.add_rope_dimension_count(int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1)))
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
     if name == "glm4_moe":
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_shared_count(config.n_shared_experts)
@@ -115,6 +171,12 @@ def write_gguf(path, name, config, tensors, fused):
             to = OUTER[key]
         elif key.endswith("e_score_correction_bias"):
             to = f"blk.{key.split('.')[2]}.exp_probs_b.bias"
+        elif key.endswith("kv_b_proj.weight"):
+            heads = w.view(config.num_attention_heads, -1, w.shape[1])
+            k, v = heads.split([config.qk_nope_head_dim, config.v_head_dim], 1)
+            writer.add_tensor(f"blk.{key.split('.')[2]}.attn_k_b.weight", k.transpose(1, 2).contiguous().half().numpy())
+            writer.add_tensor(f"blk.{key.split('.')[2]}.attn_v_b.weight", v.contiguous().half().numpy())
+            continue
         elif architecture == "glm4moe" and "post_attention_layernorm" in key:
             to = f"blk.{key.split('.')[2]}.post_attention_norm.weight"
         else:
@@ -131,6 +193,35 @@ def write_gguf(path, name, config, tensors, fused):
             writer.add_tensor(f"blk.{layer}.ffn_{part}_exps.weight", w.half().numpy())
         elif part == "gate":
             writer.add_tensor(f"blk.{layer}.ffn_gate_up_exps.weight", torch.cat([w, stacks[layer, "up"]], 1).half().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+# ---- Gemma 4 ------------------------------------------------------------------------------------------------------------
+
+
+def write_gemma4_gguf(path, config, tensors):
+    writer = gguf.GGUFWriter(path, "gemma4")
+    write_more_settings(writer, "gemma4", config)
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.top_k_experts)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    names, outer = NAMES_OF["gemma4"]
+    names = {**names, "post_feedforward_layernorm_1": "post_ffw_norm_1", "post_feedforward_layernorm_2": "post_ffw_norm_2",
+             "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "router.proj": "ffn_gate_inp"}
+    alone = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+             "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+             "layer_scalar": "layer_output_scale.weight"}
+    for key, w in tensors.items():
+        if key in outer:
+            to = outer[key]
+        else:
+            _, _, layer, *inner = key.split(".")
+            inner = ".".join(inner)
+            to = f"blk.{layer}.{alone[inner]}" if inner in alone else f"blk.{layer}.{names[inner.rpartition('.')[0]]}.weight"
+        writer.add_tensor(to, (w.float() if w.dim() == 1 or "inp" in to else w.half()).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -264,7 +355,7 @@ def fuse(tensors):
 
 def make(name, folder, fused):
     config = MODELS[name]
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = make_model(config)
     tokens = [(7 * i * i + 3 * i + 1) % 128 for i in range(TOKENS)]
     logits = run(model, tokens)
@@ -273,13 +364,16 @@ def make(name, folder, fused):
     for extra in ("generation_config.json",):
         (folder / extra).unlink(missing_ok=True)
     tensors = load_file(folder / "model.safetensors")
-    if name == "glm4_moe":  # a block for drafts, which is not used
+    if name in ("glm4_moe", "deepseek_v3"):  # a block for drafts, which is not used
         tensors[f"model.layers.{config.num_hidden_layers}.eh_proj.weight"] = torch.zeros(4, 8, dtype=torch.float16)
     if fused:
         save(fuse(tensors), folder / "model.safetensors")
     else:
         save(tensors, folder / "model.safetensors")
-    write_gguf(folder / "model.gguf", name, config, {n: w for n, w in tensors.items() if "eh_proj" not in n}, fused)
+    if name == "gemma4_moe":
+        write_gemma4_gguf(folder / "model.gguf", config, tensors)
+    else:
+        write_gguf(folder / "model.gguf", name, config, {n: w for n, w in tensors.items() if "eh_proj" not in n}, fused)
     save({"tokens": torch.tensor(tokens, dtype=torch.int32), "logits": logits}, folder / "golden.safetensors")
     print(name, json.dumps({"largest": logits.abs().max().item()}))
 

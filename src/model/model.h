@@ -130,9 +130,18 @@ typedef struct rn_moe_config {
     uint32_t shared_ffn;   // of all that every row goes through, as one; 0: none
     uint32_t dense_layers; // the first, which have none
     rn_route_attrs route;
-    bool choice_bias; // of the router
-    bool shared_gate; // what is shared has a gate of its own
+    bool choice_bias;  // of the router
+    bool expert_scale; // each expert's weight has a factor of its own
+    bool shared_gate;  // what is shared has a gate of its own
 } rn_moe_config;
+
+// Attention that keeps of a token one latent and one turned key for all heads (deepseek.c).
+typedef struct rn_latent_config {
+    uint32_t q_rank;        // of what queries are made from; 0: of the layer's input
+    uint32_t kv_rank;       // of the latent; 0: attention is an ordinary one
+    uint32_t still, turned; // of a head: what rope leaves alone, and what it turns
+    uint32_t value;         // a head's width behind attention
+} rn_latent_config;
 
 #define RN_ROPE_DIVISORS 256 // pairs of a head at most
 
@@ -186,6 +195,7 @@ typedef struct rn_llama_config {
     bool tied;                            // the head is the embedding
     rn_recurrent_config recurrent;        // no layers: none
     rn_moe_config moe;
+    rn_latent_config latent;
     bool largest;                 // of each row of logits, as outputs
     bool unquantised_activations; // products with quantised weights do not round
     rn_dtype activations;         // as rn_forward's

@@ -1,6 +1,8 @@
 // text_models_test.c — small random models of every architecture against Hugging Face's
 // transformers, from safetensors and from GGUF, and with adapters against weights they were added
 // to. The files are made by scripts/reference/text_models.py.
+#include <ration/plan.h>
+
 #include "text_run.h"
 
 enum { COUNT = 40, VOCAB = 128 };
@@ -49,6 +51,11 @@ static const struct {
     {"qwen3_moe_fused", "all experts of a layer in one tensor", "logits"},
     {"olmoe", "experts, norms of all heads as one", "logits"},
     {"glm4_moe", "a bias of the choice, shared experts, a dense layer", "logits"},
+    {"deepseek_v2", "latent attention, groups by their best expert, YARN's scale of scores",
+     "logits"},
+    {"deepseek_v3", "latent queries, groups by their best two, a bias of the choice", "logits"},
+    {"glm4_moe_lite", "latent attention with values wider than keys", "logits"},
+    {"gemma4_moe", "experts beside a dense branch, each with norms of its own", "logits"},
     {"gpt_oss", "sinks, experts of mxfp4 with biases, YARN within pairs", "logits.gguf"},
 };
 
@@ -142,7 +149,19 @@ static void every_budget_gives_the_same_bits(void **state) {
     check_budgets(TEXT "mixtral", NULL);
     check_budgets(TEXT "qwen3_moe_fused/model.gguf", NULL);
     check_budgets(TEXT "gpt_oss", NULL);
+    check_budgets(TEXT "deepseek_v3", NULL);
+    check_budgets(TEXT "deepseek_v3/model.gguf", NULL);
     check_budgets(TEXT "gpt_oss/model.gguf", NULL);
+}
+
+// Of a token and a layer the latent and the turned key of 40 numbers, not 4 heads of 24 and 12.
+static void latent_attention_keeps_one_plane(void **state) {
+    (void)state;
+    rn_text_options text = {.context = 64, .page_tokens = 8, .rows = 16};
+    text_run *run = text_run_open(TEXT "deepseek_v3", NULL, &text);
+    uint64_t kv = rn_plan_get_summary(run->plan)->purpose_bytes[RN_PURPOSE_KV];
+    text_run_close(run);
+    assert_int_equal(kv, 3 * 64 * 40 * sizeof(float));
 }
 
 int main(void) {
@@ -153,6 +172,7 @@ int main(void) {
         cmocka_unit_test(adapters_reach_transposed_weights),
         cmocka_unit_test(an_adapter_at_scale_0_changes_nothing),
         cmocka_unit_test(every_budget_gives_the_same_bits),
+        cmocka_unit_test(latent_attention_keeps_one_plane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,8 @@
                 row(nomic_bert) row(modernbert) row(qwen3_next) row(roberta) row(xlm_roberta)      \
                     row(mistral3) row(gemma3_seeing) row(gemma_embedding) row(gemma4)              \
                         row(gemma4_seeing) row(mixtral) row(qwen2moe) row(qwen3moe) row(olmoe)     \
-                            row(glm4moe) row(qwen35moe) row(qwen35moe_seeing) row(gpt_oss)
+                            row(glm4moe) row(qwen35moe) row(qwen35moe_seeing) row(gpt_oss)         \
+                                row(deepseek_v2) row(deepseek_v3) row(glm4_moe_lite)
 
 #define DECLARE(name) extern const rn_text_architecture rn_text_##name;
 #define LIST(name)    &rn_text_##name,

@@ -108,7 +108,15 @@ uint64_t rn_build_size(const rn_text_builder *d, rn_text_size size) {
                               [RN_SIZE_EXPERT_FFN] = c->moe.ffn,
                               [RN_SIZE_TWO_EXPERT_FFN] = 2 * (uint64_t)c->moe.ffn,
                               [RN_SIZE_SHARED_FFN] = c->moe.shared_ffn,
-                              [RN_SIZE_ONE] = 1};
+                              [RN_SIZE_ONE] = 1,
+                              [RN_SIZE_Q_RANK] = c->latent.q_rank,
+                              [RN_SIZE_KV_RANK] = c->latent.kv_rank,
+                              [RN_SIZE_LATENT] = (uint64_t)c->latent.kv_rank + c->latent.turned,
+                              [RN_SIZE_STILL] = c->latent.still,
+                              [RN_SIZE_HEAD_KEYS_VALUES] =
+                                  c->heads * ((uint64_t)c->latent.still + c->latent.value),
+                              [RN_SIZE_HEAD_VALUES] = (uint64_t)c->heads * c->latent.value,
+                              [RN_SIZE_HEAD_LATENTS] = (uint64_t)c->heads * c->latent.kv_rank};
     return sizes[size];
 }
 
@@ -152,7 +160,7 @@ rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, r
     return is_f32 ? w : rn_op_cast(d->g, w, RN_DTYPE_F32);
 }
 
-static rn_value matrix(rn_text_builder *d, rn_text_part_id p) {
+rn_value rn_build_matrix(rn_text_builder *d, rn_text_part_id p) {
     const rn_text_part *part = part_of(d->c, p);
     uint64_t out = rn_build_size(d, part->out), in = rn_build_size(d, part->in);
     return weight(d, p, "weight", is_transposed(d->c, p) ? RN_SHAPE(in, out) : RN_SHAPE(out, in));
@@ -214,7 +222,7 @@ static rn_value add_low_rank(rn_text_builder *d, rn_value x, rn_value w, rn_valu
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias) {
     rn_matmul_attrs attrs = {.unquantised_activations = d->c->unquantised_activations,
                              .transpose_w = is_transposed(d->c, p)};
-    rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : matrix(d, p);
+    rn_value w = p == RN_TEXT_HEAD && d->c->tied ? d->embedding : rn_build_matrix(d, p);
     rn_value bias = has_bias ? rn_build_vector(d, p, "bias") : RN_NO_VALUE;
     const rn_low_rank *more = addition(d, p, 0);
     bool late = more && more->magnitude && has_bias; // a magnitude is not the bias's
@@ -318,10 +326,11 @@ static rn_value pages_of_layer(rn_text_builder *d, bool rolls) {
     const rn_llama_config *c = d->c;
     char name[48];
     uint64_t pages = rolls ? window_pages(c) * c->sequences : count_pages(c);
+    rn_shape shape = RN_SHAPE(pages, 2, d->kv_heads, c->page_tokens, d->head_dim);
     snprintf(name, sizeof name, "layers.%u%s", d->layer, rolls ? RN_WINDOW_STATE : ".kv");
-    return rn_graph_state(d->g, name, c->kv_dtype,
-                          RN_SHAPE(pages, 2, d->kv_heads, c->page_tokens, d->head_dim),
-                          RN_PURPOSE_KV);
+    if (c->latent.kv_rank)
+        shape = RN_SHAPE(pages, 1, 1, c->page_tokens, rn_build_size(d, RN_SIZE_LATENT));
+    return rn_graph_state(d->g, name, c->kv_dtype, shape, RN_PURPOSE_KV);
 }
 
 static rn_value paged(rn_text_builder *d, rn_value q, rn_value k, rn_value v,
@@ -348,6 +357,12 @@ rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value
     else
         y = paged(d, q, k, v, attrs);
     return rn_op_reshape(d->g, y, RN_SHAPE(d->rows, rn_build_size(d, RN_SIZE_WIDE)));
+}
+
+rn_value rn_build_latent_attention(rn_text_builder *d, rn_value q, rn_value k) {
+    rn_attention_attrs attrs = {
+        .scale = d->c->attention_scale, .causal = true, .value_dims = d->c->latent.kv_rank};
+    return paged(d, q, k, RN_NO_VALUE, attrs);
 }
 
 // Heads, turned where the layer has a rope.
@@ -472,7 +487,7 @@ static rn_value add_type(rn_text_builder *d, rn_value x) {
     static const int32_t first[] = {0};
     rn_value id = d->types;
     if (id == RN_NO_VALUE) id = rn_graph_constant(d->g, "type", RN_DTYPE_I32, RN_SHAPE(1), first);
-    return rn_op_add(d->g, x, rn_op_embedding(d->g, matrix(d, RN_TEXT_TYPES), id));
+    return rn_op_add(d->g, x, rn_op_embedding(d->g, rn_build_matrix(d, RN_TEXT_TYPES), id));
 }
 
 enum { FARTHEST = 128 }; // distances from here on share a bucket
@@ -495,18 +510,19 @@ static rn_value spread_distances(rn_text_builder *d) {
         ids[i] = bucket_of(i - FARTHEST, (int32_t)d->c->distance_buckets);
     rn_value buckets =
         rn_graph_constant(d->g, "buckets", RN_DTYPE_I32, RN_SHAPE(2 * FARTHEST + 1), ids);
-    rn_value table = rn_op_embedding(d->g, matrix(d, RN_TEXT_DISTANCES), buckets);
+    rn_value table = rn_op_embedding(d->g, rn_build_matrix(d, RN_TEXT_DISTANCES), buckets);
     return rn_op_permute(d->g, table, (const uint8_t[]){1, 0});
 }
 
 // The rows of tokens, as the first layer reads them.
 static rn_value embed(rn_text_builder *d, rn_value tokens) {
     rn_graph *g = d->g;
-    d->embedding = matrix(d, RN_TEXT_EMBEDDING);
+    d->embedding = rn_build_matrix(d, RN_TEXT_EMBEDDING);
     rn_value x = rn_op_embedding(g, d->embedding, tokens);
     if (d->c->embedding_scale != 0) x = rn_op_scale(g, x, d->c->embedding_scale, 0);
     if (d->c->positions)
-        x = rn_op_add(g, x, rn_op_embedding(g, matrix(d, RN_TEXT_POSITIONS), d->positions));
+        x = rn_op_add(g, x,
+                      rn_op_embedding(g, rn_build_matrix(d, RN_TEXT_POSITIONS), d->positions));
     if (d->c->token_types) x = add_type(d, x);
     if (has_part(d, RN_TEXT_EMBEDDING_NORM)) x = rn_build_norm(d, x, RN_TEXT_EMBEDDING_NORM);
     if (d->c->distance_buckets) d->distances = spread_distances(d);
@@ -578,7 +594,7 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
     x = rn_build_norm(&d, x, RN_TEXT_NORM);
     if (can_leave_logits(&d)) {
         out->hidden = x;
-        out->head = c->tied ? d.embedding : matrix(&d, RN_TEXT_HEAD);
+        out->head = c->tied ? d.embedding : rn_build_matrix(&d, RN_TEXT_HEAD);
         out->targets = rn_op_reshape(g, last, RN_SHAPE(d.rows));
         return RN_OK;
     }
@@ -629,9 +645,9 @@ static rn_status check(const void *config, bool training) {
     if (c->packed && c->recurrent.taps)
         return rn_fail(RN_UNSUPPORTED, "%s: embeddings of layers with states are not built",
                        rn_text_architecture_of(c)->name);
-    if (c->packed && c->sinks)
-        return rn_fail(RN_UNSUPPORTED, "%s: embeddings by attention with sinks are not built",
-                       rn_text_architecture_of(c)->name);
+    if (c->packed && (c->sinks || c->latent.kv_rank))
+        return rn_fail(RN_UNSUPPORTED, "%s: embeddings by attention with %s are not built",
+                       rn_text_architecture_of(c)->name, c->sinks ? "sinks" : "latents");
     if (c->packed && c->distance_buckets % 4)
         return rn_fail(RN_INVALID, "%u buckets of distances cannot be quartered",
                        c->distance_buckets);

@@ -43,7 +43,15 @@ typedef enum rn_text_size {
     RN_SIZE_EXPERT_FFN,
     RN_SIZE_TWO_EXPERT_FFN, // gate and up one after the other
     RN_SIZE_SHARED_FFN,
-    RN_SIZE_ONE
+    RN_SIZE_ONE,
+    // Of latent attention:
+    RN_SIZE_Q_RANK,
+    RN_SIZE_KV_RANK,
+    RN_SIZE_LATENT,           // and the turned key behind it
+    RN_SIZE_STILL,            // of a head, what is not turned
+    RN_SIZE_HEAD_KEYS_VALUES, // of all heads, such keys and values
+    RN_SIZE_HEAD_VALUES,      // values
+    RN_SIZE_HEAD_LATENTS      // latents
 } rn_text_size;
 
 // Weights by what they are for. An architecture has some of them.
@@ -67,6 +75,12 @@ typedef enum rn_text_part_id {
     RN_TEXT_V,
     RN_TEXT_QKV,
     RN_TEXT_O,
+    RN_TEXT_Q_A, // latent attention: what queries are made from, ...
+    RN_TEXT_Q_B,
+    RN_TEXT_KV_A, // ... the latent and the turned key, ...
+    RN_TEXT_KV_B, // ... heads' keys and values from the latent, ...
+    RN_TEXT_K_B,  // ... or both apart, the former transposed
+    RN_TEXT_V_B,
     RN_TEXT_SINKS, // a score of each head's without a value
     RN_TEXT_Q_NORM,
     RN_TEXT_K_NORM,
@@ -76,6 +90,9 @@ typedef enum rn_text_part_id {
     RN_TEXT_UP,
     RN_TEXT_DOWN,
     RN_TEXT_POST_FFN_NORM,
+    RN_TEXT_DENSE_POST_NORM, // of the dense branch, where experts stand beside it, ...
+    RN_TEXT_EXPERTS_NORM,    // ... and of theirs
+    RN_TEXT_EXPERTS_POST_NORM,
     RN_TEXT_MIX_IN, // layers with states: what goes into the convolution, ...
     RN_TEXT_CONV,
     RN_TEXT_MIX_OUT, // ... what comes out at the end
@@ -90,7 +107,9 @@ typedef enum rn_text_part_id {
     RN_TEXT_LAYER_SCALE,
     RN_TEXT_ROUTER, // mixtures of experts: who is chosen, ...
     RN_TEXT_ROUTER_BIAS,
-    RN_TEXT_EXPERT_GATE, // ... the experts' matrices, one or all in a tensor, ...
+    RN_TEXT_ROUTER_SCALE, // of what it reads
+    RN_TEXT_EXPERT_SCALE, // of each expert's weight
+    RN_TEXT_EXPERT_GATE,  // ... the experts' matrices, one or all in a tensor, ...
     RN_TEXT_EXPERT_UP,
     RN_TEXT_EXPERT_DOWN,
     RN_TEXT_EXPERTS_GATE_UP, // ... in files that have both of all experts in one
@@ -137,6 +156,7 @@ struct rn_text_architecture {
     bool fused_mix;            // RN_TEXT_MIX_IN_Z and RN_TEXT_BA instead of what they are made of
     bool long_rope;            // rope may be LongRoPE
     bool experts;              // it has mixtures of experts
+    bool latent;               // attention is latent: GGUF's widths of heads are those of latents
     bool norm_experts;         // weights of experts are divided by their sum where nothing is said
     bool two_heads;            // full_head_dim; GGUF says that as the width of a head
     bool window;               // config.json's sliding_window counts ...
@@ -186,6 +206,8 @@ rn_value rn_build_norm(rn_text_builder *d, rn_value x, rn_text_part_id p);
 // "bias" or, for a name without either, "".
 rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape);
 rn_value rn_build_vector(rn_text_builder *d, rn_text_part_id p, const char *what);
+// The matrix `p`, for products that are not rn_build_project's.
+rn_value rn_build_matrix(rn_text_builder *d, rn_text_part_id p);
 // x wᵀ + bias, and what adapters add.
 rn_value rn_build_project(rn_text_builder *d, rn_value x, rn_text_part_id p, bool has_bias);
 // x (rows, heads * head_dim) as (ROWS, heads, head_dim) or (batch, tokens, heads, head_dim).
@@ -198,6 +220,9 @@ rn_value rn_build_add(rn_text_builder *d, rn_value x, rn_value y);
 // Of q, k, v, split into heads and turned: (rows, heads * head_dim). In inference keys and values
 // go into the sequences' pages; a row sees those of its own sequence.
 rn_value rn_build_attention(rn_text_builder *d, rn_value q, rn_value k, rn_value v);
+// Of queries (rows, heads, LATENT) and keys (rows, 1, LATENT), which are kept without values: the
+// heads' latents (rows, heads, KV_RANK).
+rn_value rn_build_latent_attention(rn_text_builder *d, rn_value q, rn_value k);
 // The attention of a Llama: q, k and v from x, [norms of q and k], rope, attention, o. Norms are of
 // each head, or of all of them where the part's size says so.
 rn_value rn_build_attend(rn_text_builder *d, rn_value x);
@@ -213,6 +238,8 @@ rn_value rn_build_ffn(rn_text_builder *d, rn_value x);
 // The feed-forward of layer d->layer: its experts and what is shared, or, in the first layers of
 // some, that of a Llama.
 rn_value rn_build_moe(rn_text_builder *d, rn_value x);
+// Its experts alone, of x, chosen by what the router makes of `routed`.
+rn_value rn_build_experts(rn_text_builder *d, rn_value x, rn_value routed);
 // Settings of either container, where the architecture has experts.
 RN_MUST_USE rn_status rn_text_json_moe(const rn_fields *fields, rn_text_config *config);
 RN_MUST_USE rn_status rn_text_gguf_moe(const rn_fields *fields, rn_text_config *config);

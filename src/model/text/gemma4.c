@@ -1,4 +1,4 @@
-// gemma4.c — Gemma 4, the dense models without embeddings of each layer (31B): a Gemma 3 whose
+// gemma4.c — Gemma 4, the models without embeddings of each layer (31B; 26B-A4B): a Gemma 3 whose
 // layers of two kinds have heads of two widths. Those that see all have wider ones, fewer of k and
 // v, a rope that turns a part of each head's pairs, and values that are keys before their norm.
 // One layer:
@@ -8,6 +8,13 @@
 // Scores are not scaled; values are normed, too, without a weight. Norms multiply by w. The rope of
 // the full layers keeps the frequencies of whole heads, and pairs behind a quarter stand still:
 // GGUF has a table of divisors for that ("rope_freqs"), with 1e30 for these.
+//
+// With experts the feed-forward has two branches, each between norms of its own, that are added
+// before the last norm. The router reads the branches' input, normed by its own scale.
+//
+//     x ─┬─ norm ─ gate, up ─ down ─ norm ─┐
+//        ├─ norm ─ experts ─ norm ──────── + ─ norm ─▶
+//        └─ router ─ ids, weights ┘
 #include "model/text/decoder.h"
 
 #include "memory/account.h"
@@ -38,6 +45,26 @@ static const float STANDING = 1e30f; // the divisor of a pair that is not turned
         [RN_TEXT_DOWN] = {"mlp.down_proj", "ffn_down", RN_SIZE_DIM, RN_SIZE_FFN},                  \
         [RN_TEXT_POST_FFN_NORM] = {"post_feedforward_layernorm", "post_ffw_norm", RN_SIZE_DIM},    \
         [RN_TEXT_LAYER_SCALE] = {"layer_scalar", "layer_output_scale.weight", .alone = true},      \
+        [RN_TEXT_DENSE_POST_NORM] = {"post_feedforward_layernorm_1", "post_ffw_norm_1",            \
+                                     RN_SIZE_DIM},                                                 \
+        [RN_TEXT_EXPERTS_NORM] = {"pre_feedforward_layernorm_2", "pre_ffw_norm_2", RN_SIZE_DIM},   \
+        [RN_TEXT_EXPERTS_POST_NORM] = {"post_feedforward_layernorm_2", "post_ffw_norm_2",          \
+                                       RN_SIZE_DIM},                                               \
+        [RN_TEXT_ROUTER] = {"router.proj", "ffn_gate_inp", RN_SIZE_EXPERTS, RN_SIZE_DIM},          \
+        [RN_TEXT_ROUTER_SCALE] = {"router.scale", "ffn_gate_inp.scale", RN_SIZE_DIM,               \
+                                  .alone = true},                                                  \
+        [RN_TEXT_EXPERT_SCALE] = {"router.per_expert_scale", "ffn_down_exps.scale",                \
+                                  RN_SIZE_EXPERTS, .alone = true},                                 \
+        [RN_TEXT_EXPERT_GATE] = {"experts.*.gate_proj", "ffn_gate_exps", RN_SIZE_EXPERT_FFN,       \
+                                 RN_SIZE_DIM},                                                     \
+        [RN_TEXT_EXPERT_UP] = {"experts.*.up_proj", "ffn_up_exps", RN_SIZE_EXPERT_FFN,             \
+                               RN_SIZE_DIM},                                                       \
+        [RN_TEXT_EXPERT_DOWN] = {"experts.*.down_proj", "ffn_down_exps", RN_SIZE_DIM,              \
+                                 RN_SIZE_EXPERT_FFN},                                              \
+        [RN_TEXT_EXPERTS_GATE_UP] = {"experts.gate_up_proj", "ffn_gate_up_exps",                   \
+                                     RN_SIZE_TWO_EXPERT_FFN, RN_SIZE_DIM, .alone = true},          \
+        [RN_TEXT_EXPERTS_DOWN] = {"experts.down_proj", "ffn_down_exps", RN_SIZE_DIM,               \
+                                  RN_SIZE_EXPERT_FFN, .alone = true},                              \
     }
 
 static const rn_text_part parts[RN_TEXT_PARTS] = PARTS("model.");
@@ -57,10 +84,20 @@ static rn_value attend(rn_text_builder *d, rn_value x) {
     return rn_build_project(d, rn_build_attention(d, q, k, v), RN_TEXT_O, false);
 }
 
+static rn_value experts(rn_text_builder *d, rn_value x) {
+    float root = sqrtf((float)d->c->dim);
+    rn_value scale = rn_op_scale(d->g, rn_build_vector(d, RN_TEXT_ROUTER_SCALE, ""), 1 / root, 0);
+    rn_value routed = rn_op_rmsnorm(d->g, x, scale, d->c->norm_eps);
+    rn_value y = rn_build_experts(d, rn_build_norm(d, x, RN_TEXT_EXPERTS_NORM), routed);
+    return rn_build_norm(d, y, RN_TEXT_EXPERTS_POST_NORM);
+}
+
 static rn_value layer(rn_text_builder *d, rn_value x) {
     rn_value y = attend(d, rn_build_norm(d, x, RN_TEXT_ATTENTION_NORM));
     x = rn_op_add(d->g, x, rn_build_norm(d, y, RN_TEXT_POST_ATTENTION_NORM));
     y = rn_build_gated(d, rn_build_norm(d, x, RN_TEXT_FFN_NORM));
+    if (d->c->moe.experts)
+        y = rn_op_add(d->g, rn_build_norm(d, y, RN_TEXT_DENSE_POST_NORM), experts(d, x));
     x = rn_op_add(d->g, x, rn_build_norm(d, y, RN_TEXT_POST_FFN_NORM));
     return rn_op_mul(d->g, x, rn_build_vector(d, RN_TEXT_LAYER_SCALE, ""));
 }
@@ -73,11 +110,10 @@ static void fill(rn_llama_config *l) {
     l->attention_scale = 1;
 }
 
-// The forms with embeddings of each layer (E2B, E4B) and with experts (26B).
+// The forms with embeddings of each layer (E2B, E4B).
 static rn_status refuse_others(const rn_fields *f) {
     uint32_t inputs = 256, shared = 0;
     rn_str both_ways = {0};
-    RN_TRY(rn_text_refuse_flag(f, "enable_moe_block", false));
     RN_TRY(rn_text_refuse_flag(f, "use_double_wide_mlp", false));
     RN_TRY(rn_fields_u32(f, "hidden_size_per_layer_input", &inputs));
     RN_TRY(rn_fields_u32(f, "num_kv_shared_layers", &shared));
@@ -143,6 +179,15 @@ static rn_status check_full_heads(const rn_fields *f, const rn_llama_config *l) 
                    l->full_kv_heads, l->full_head_dim);
 }
 
+// Files without experts may have their settings all the same.
+static rn_status read_experts(const rn_fields *f, rn_text_config *c) {
+    bool has_experts = false;
+    RN_TRY(rn_fields_bool(f, "enable_moe_block", &has_experts));
+    if (!has_experts) return RN_OK;
+    c->llama.moe.expert_scale = true;
+    return rn_text_json_moe(f, c);
+}
+
 static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     rn_llama_config *l = &c->llama;
     RN_TRY(refuse_others(f));
@@ -158,6 +203,7 @@ static rn_status from_json(const rn_fields *f, rn_text_config *c) {
     RN_TRY(check_kinds(f, l));
     RN_TRY(read_full_layers(f, l));
     RN_TRY(check_full_heads(f, l));
+    RN_TRY(read_experts(f, c));
     return read_ropes(f, l);
 }
 
@@ -191,7 +237,9 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     RN_TRY(check_full_heads(f, l));
     l->local_rope = (rn_rope_attrs){.pairing = l->rope.pairing, .base = 10000};
     RN_TRY(rn_fields_number(f, "gemma4.rope.freq_base_swa", &l->local_rope.base));
-    return rn_fields_number(f, "gemma4.final_logit_softcapping", &l->logit_cap);
+    RN_TRY(rn_fields_number(f, "gemma4.final_logit_softcapping", &l->logit_cap));
+    l->moe.expert_scale = true;
+    return rn_fields_find(f, "gemma4.expert_count") ? rn_text_gguf_moe(f, c) : RN_OK;
 }
 
 // ---- written down -------------------------------------------------------------------------------
@@ -257,8 +305,9 @@ static void to_json(const rn_text_config *c, rn_json *json) {
 
 #define FAMILY                                                                                     \
     .name = "gemma4", .layer = layer, .from_json = from_json, .from_gguf = from_gguf,              \
-    .qk_norm = true, .two_heads = true, .kv_heads_by_layer = true,                                 \
-    .json_activation = "hidden_activation", .to_gguf = to_gguf, .to_json = to_json
+    .qk_norm = true, .two_heads = true, .kv_heads_by_layer = true, .experts = true,                \
+    .norm_experts = true, .json_activation = "hidden_activation", .to_gguf = to_gguf,              \
+    .to_json = to_json
 
 extern const rn_text_architecture rn_text_gemma4;
 const rn_text_architecture rn_text_gemma4 = {FAMILY,

@@ -162,6 +162,7 @@ rn_status rn_text_gguf_period(const rn_fields *f, rn_text_config *c) {
 
 static rn_status read_head_dim(const metadata *m, rn_llama_config *l) {
     if (l->heads == 0) return rn_fail(RN_CORRUPT, "%s: there are no heads", m->fields->source);
+    if (m->architecture->latent) return need_count(m, "rope.dimension_count", &l->head_dim);
     l->head_dim = l->dim / l->heads;
     RN_TRY(count(m, "attention.key_length", &l->head_dim));
     uint32_t value = l->head_dim;

@@ -25,13 +25,14 @@ static rn_value product(rn_text_builder *d, rn_value x, rn_value ids, rn_value w
     return rn_op_expert_product(d->g, x, ids, w, RN_NO_VALUE, attrs);
 }
 
-static rn_value experts(rn_text_builder *d, rn_value x) {
+rn_value rn_build_experts(rn_text_builder *d, rn_value x, rn_value routed) {
     const rn_moe_config *m = &d->c->moe;
     bool gguf = d->c->naming == RN_NAMES_GGUF;
-    rn_value bias = RN_NO_VALUE;
+    rn_value bias = RN_NO_VALUE, scale = RN_NO_VALUE;
     if (m->choice_bias) bias = rn_build_vector(d, RN_TEXT_ROUTER_BIAS, gguf ? "bias" : "");
-    rn_value logits = rn_build_project(d, x, RN_TEXT_ROUTER, false);
-    rn_value ids = rn_op_route(d->g, logits, bias, RN_NO_VALUE, m->route);
+    if (m->expert_scale) scale = rn_build_vector(d, RN_TEXT_EXPERT_SCALE, "");
+    rn_value logits = rn_build_project(d, routed, RN_TEXT_ROUTER, false);
+    rn_value ids = rn_op_route(d->g, logits, bias, scale, m->route);
     rn_value weights = rn_graph_output_of(d->g, ids, 1), gate, up;
     bool fused = rn_build_has(d, RN_TEXT_EXPERTS_GATE_UP, gguf ? "weight" : "");
     if (fused) {
@@ -66,7 +67,7 @@ static rn_value shared(rn_text_builder *d, rn_value x) {
 rn_value rn_build_moe(rn_text_builder *d, rn_value x) {
     const rn_moe_config *m = &d->c->moe;
     if (m->experts == 0 || d->layer < m->dense_layers) return rn_build_gated(d, x);
-    rn_value y = experts(d, x);
+    rn_value y = rn_build_experts(d, x, x);
     return m->shared_ffn ? rn_op_add(d->g, y, shared(d, x)) : y;
 }
 
@@ -89,13 +90,33 @@ static rn_status check_moe(const rn_fields *f, const rn_llama_config *l) {
     return RN_OK;
 }
 
+// "dense" ..., then "sparse" ...
+static rn_status read_layer_types(const rn_fields *f, rn_llama_config *l) {
+    uint32_t dense = 0;
+    if (!rn_fields_find(f, "mlp_layer_types")) return RN_OK;
+    for (uint32_t i = 0; i < l->layers; i++) {
+        char field[32];
+        rn_str type = {0};
+        snprintf(field, sizeof field, "mlp_layer_types.%u", i);
+        RN_TRY(rn_fields_need_text(f, field, &type));
+        bool is_dense = rn_str_equal(type, RN_STR("dense"));
+        if ((!is_dense && !rn_str_equal(type, RN_STR("sparse"))) || (is_dense && dense < i))
+            return rn_fail(RN_UNSUPPORTED, "%s: layer %u of '%.*s' there is not built", f->source,
+                           i, RN_STR_ARG(type));
+        dense += is_dense;
+    }
+    l->moe.dense_layers = dense;
+    return RN_OK;
+}
+
 rn_status rn_text_json_moe(const rn_fields *f, rn_text_config *c) {
     static const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
     rn_moe_config *m = &c->llama.moe;
     uint32_t step = 1, shared = 0;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         RN_TRY(rn_fields_u32(f, counts[i], &m->experts));
-    RN_TRY(rn_fields_need_u32(f, "num_experts_per_tok", &m->route.chosen));
+    RN_TRY(rn_fields_u32(f, "top_k_experts", &m->route.chosen));
+    if (!m->route.chosen) RN_TRY(rn_fields_need_u32(f, "num_experts_per_tok", &m->route.chosen));
     m->ffn = c->llama.ffn;
     RN_TRY(rn_fields_u32(f, "moe_intermediate_size", &m->ffn));
     RN_TRY(rn_fields_u32(f, "n_shared_experts", &shared));
@@ -108,6 +129,7 @@ rn_status rn_text_json_moe(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_fields_u32(f, "n_group", &m->route.groups));
     RN_TRY(rn_fields_u32(f, "topk_group", &m->route.groups_chosen));
     RN_TRY(rn_fields_u32(f, "first_k_dense_replace", &m->dense_layers));
+    RN_TRY(read_layer_types(f, &c->llama));
     RN_TRY(rn_fields_u32(f, "decoder_sparse_step", &step));
     if (step != 1 || rn_fields_find(f, "mlp_only_layers.0"))
         return rn_fail(RN_UNSUPPORTED, "%s: dense layers between those of experts are not built",

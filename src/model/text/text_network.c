@@ -120,7 +120,8 @@ static rn_status make_recipe(const rn_network *network, const void *options, rn_
         return rn_hint(rn_fail(RN_UNSUPPORTED, "%s makes embeddings, not text: %s", network->title,
                                c.both_ways ? "it is an encoder" : "it has no head"),
                        "ration embed computes them");
-    RN_TRY(check_options(&o, c.head_dim));
+    RN_TRY(check_options(&o, c.latent.kv_rank ? c.latent.kv_rank : c.head_dim));
+    if (c.latent.kv_rank) RN_TRY(check_options(&o, c.latent.turned));
     if (c.full_head_dim) RN_TRY(check_options(&o, c.full_head_dim));
     c.context =
         or_default(o.context, (uint32_t)rn_min_u64(config_of(network)->context, DEFAULT_CONTEXT));

@@ -5,6 +5,7 @@
 //     of quantised checkpoints      rn_checkpoint_form
 #include "model/text/text_weights.h"
 
+#include "base/checked.h"
 #include "base/str.h"
 #include "graph/weight_rows.h"
 #include "io/weight_forms.h"
@@ -97,11 +98,16 @@ static rn_status missing(const inventory *v, const char *name, const char *suffi
                             "the files are incomplete");
 }
 
-// (experts, rows, cols) as (experts * rows, cols), where that is what is wanted.
+// (experts, rows, cols) as (experts * rows, cols), where that is what is wanted; so, too, the
+// matrices of heads.
 static rn_shape flatten_stack(const rn_value_info *weight, rn_shape shape) {
-    uint64_t experts = weight->experts, rows = experts ? weight->shape.dims[0] / experts : 0;
-    bool stack = experts && shape.rank == 3 && shape.dims[0] == experts && shape.dims[1] == rows;
-    return stack ? RN_SHAPE(experts * rows, shape.dims[2]) : shape;
+    uint64_t experts = weight->experts, rows = 0;
+    if (shape.rank != 3 || weight->shape.rank != 2) return shape;
+    bool as_many =
+        !experts || (shape.dims[0] == experts && shape.dims[1] == weight->shape.dims[0] / experts);
+    bool fits =
+        as_many && rn_mul_u64(shape.dims[0], shape.dims[1], &rows) && rows == weight->shape.dims[0];
+    return fits ? RN_SHAPE(rows, shape.dims[2]) : shape;
 }
 
 static rn_status take_whole(inventory *v, const rn_value_info *weight) {

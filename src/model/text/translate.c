@@ -8,7 +8,8 @@
 enum { NAME_BYTES = 96 };
 
 rn_status rn_text_translatable(const rn_text_config *config) {
-    if (config->llama.architecture->model_class) return RN_OK;
+    const rn_llama_config *l = &config->llama;
+    if (l->architecture->model_class && !l->moe.experts) return RN_OK;
     return rn_hint(rn_fail(RN_UNSUPPORTED, "models of architecture '%s' are not converted",
                            config->architecture),
                    "llama.cpp's convert_hf_to_gguf.py makes GGUF files of many architectures");

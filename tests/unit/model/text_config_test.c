@@ -348,6 +348,43 @@ static void gemma_4_has_heads_of_two_widths(void **state) {
                  read_config("gemma4_text", GEMMA4("\"global_head_dim\": 4096"), &c));
 }
 
+#define LATENT                                                                                     \
+    "\"kv_lora_rank\": 32, \"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, "                    \
+    "\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 16, "         \
+    "\"v_head_dim\": "
+
+// DeepSeek: one plane of keys, scores by whole heads and YARN's scale.
+static void latent_attention_has_the_scale_of_whole_heads(void **state) {
+    (void)state;
+    rn_text_config c;
+    assert_ok(read_config("deepseek_v3",
+                          LATENT
+                          "12, \"first_k_dense_replace\": 1, \"n_group\": 4, \"topk_group\": 2, "
+                          "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, "
+                          "\"mscale\": 1, \"mscale_all_dim\": 1}",
+                          &c));
+    assert_true(c.llama.latent.kv_rank == 32 && c.llama.latent.q_rank == 0);
+    assert_true(c.llama.kv_heads == 1 && c.llama.moe.choice_bias && c.llama.moe.route.groups == 4);
+    assert_float_equal(c.llama.attention_scale, 1.3689 * 1.3689 / sqrt(24), 1e-4);
+    assert_float_equal(c.llama.rope.attention_factor, 1, 1e-6);
+    assert_true(c.llama.rope.pairing == RN_ROPE_NEIGHBOURS);
+    assert_ok(read_config("glm4_moe_lite",
+                          LATENT "12, \"rope_interleave\": false, \"mlp_layer_types\": [\"dense\", "
+                                 "\"sparse\", \"sparse\", \"sparse\"]",
+                          &c));
+    assert_true(c.llama.rope.pairing == RN_ROPE_HALVES && c.llama.moe.dense_layers == 1);
+    assert_fails(RN_CORRUPT, read_config("deepseek_v3", LATENT "0", &c));
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("deepseek_v3", LATENT "12, \"moe_layer_freq\": 2", &c));
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("deepseek_v2", LATENT "12, \"topk_method\": \"noaux\"", &c));
+    assert_fails(RN_UNSUPPORTED,
+                 read_config("glm4_moe_lite",
+                             LATENT "12, \"mlp_layer_types\": [\"sparse\", \"dense\", \"sparse\", "
+                                    "\"sparse\"]",
+                             &c));
+}
+
 #define EXPERTS "\"num_local_experts\": 4, \"num_experts_per_tok\": 2"
 
 static void gpt_oss_has_sinks_and_a_clamped_gate(void **state) {
@@ -388,7 +425,6 @@ static void what_is_not_built_is_named(void **state) {
         {"gemma3_text", TYPES("sliding", "full", "full", "sliding"), "layer 2"},
         {"gemma4_text", "", "embeddings of each layer"},
         {"gemma4_text", GEMMA4("\"num_kv_shared_layers\": 2"), "share keys"},
-        {"gemma4_text", GEMMA4("\"enable_moe_block\": true"), "enable_moe_block"},
         {"gemma4_text", GEMMA4("\"use_bidirectional_attention\": \"all\""), "comes later"},
         {"gemma4_text", GEMMA4("\"sliding_window_pattern\": 0"), "both kinds"},
         {"gemma4_text",
@@ -560,6 +596,7 @@ int main(void) {
         cmocka_unit_test(a_gemma_that_sees_both_ways_is_an_encoder),
         cmocka_unit_test(gemma_4_has_heads_of_two_widths),
         cmocka_unit_test(gpt_oss_has_sinks_and_a_clamped_gate),
+        cmocka_unit_test(latent_attention_has_the_scale_of_whole_heads),
         cmocka_unit_test(what_is_not_built_is_named),
         cmocka_unit_test(an_unknown_architecture_has_a_nearest_one),
         cmocka_unit_test(impossible_numbers_are_refused),
