@@ -5,6 +5,8 @@
 #include "memory/account.h"
 #include "text/tokenizer_parts.h"
 
+#include <string.h>
+
 // As it spells itself; no data where there is none: undefined in the template.
 static rn_str token_text(const rn_tokenizer *tokenizer, uint32_t id) {
     rn_str none = {NULL, 0};
@@ -19,6 +21,25 @@ static rn_status make_text(const rn_chat_template *chat_template, const rn_token
     own.bos_token = token_text(tokenizer, info->begin);
     own.eos_token = token_text(tokenizer, info->end);
     return rn_chat_text_make(chat_template, &own, out);
+}
+
+// More than blanks, which templates may trim.
+static bool says(const rn_chat_message *message) {
+    const rn_str *content = &message->content;
+    for (size_t i = 0; i < content->bytes; i++)
+        if (!strchr(" \t\r\n", content->data[i]) || !content->data[i]) return true;
+    return message->tools != NULL;
+}
+
+// A form for other roles than these, say: nothing of what is said would reach the model.
+static rn_status check_said(const rn_chat *chat, const rn_chat_text *made) {
+    rn_taint taint = {(const uint8_t *)made->taint.data, 0};
+    bool said = false;
+    for (size_t i = 0; i < chat->count && !said; i++)
+        said = says(&chat->messages[i]);
+    if (!said || made->text.bytes == 0 || rn_taint_any(taint, 0, made->text.bytes)) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "the chat template leaves out what the messages say"),
+                   "it may be for other roles; --template FILE gives another");
 }
 
 static rn_status encode_text(const rn_tokenizer *tokenizer, const rn_chat_text *made,
@@ -42,6 +63,7 @@ rn_status rn_chat_encode_within(const rn_chat_template *chat_template,
     if (*out_too_long)
         s = rn_fail(RN_INVALID, "the chat template makes %zu bytes of text, more than %zu",
                     made.text.bytes, longest_bytes);
+    if (s == RN_OK) s = check_said(chat, &made);
     if (s == RN_OK) s = encode_text(tokenizer, &made, out);
     rn_chat_text_free(&made);
     return s;

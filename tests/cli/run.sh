@@ -39,12 +39,12 @@ printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}as
 printf 'Hello\n\nOnce upon a time\n' > lines
 expect 0 "$ration" run --chat --template form --system Kind -n 6 --greedy -q < lines
 cp out told
-[ "$(grep -c 'token limit' told)" = 2 ] || fail 'there are not two answers'
+[ "$(grep -c 'token limit' err)" = 2 ] || fail 'there are not two answers'
 expect 0 "$ration" run --chat --template form --system Kind -p Hello -n 6 --greedy -q < <(tail -n 1 lines)
 cmp -s out told || fail 'the first message as a prompt gives another conversation'
 yes 'Tell me more' | head -40 > lines # more than the context holds: the oldest turns are left out
 expect 0 "$ration" run --chat --template form -n 4 --greedy -q --ctx 64 < lines
-[ "$(grep -c 'token limit' out)" = 40 ] || fail 'the conversation ended early'
+[ "$(grep -c 'token limit' err)" = 40 ] || fail 'the conversation ended early'
 expect 2 "$ration" run --chat --template form --ctx 16 -q < <(yes word | head -60 | tr '\n' ' ')
 says err 'the message has'
 # Text that spells a special token stays text, also where the template makes it: ten would fit, their letters do not.

@@ -103,6 +103,15 @@ static bool is_given(const invocation *in, const char *name) {
     return strcmp(rn_settings_origin(in->settings, name), "default") != 0;
 }
 
+// Models end what they answer themselves, but hardly ever a text that merely goes on. Somebody
+// looks on in a chat, and ends what never would; its context bounds it.
+static uint64_t most_tokens(const runner *r) {
+    enum { QUESTION_TOKENS = 1024 };
+    if (is_given(r->in, "tokens") || (!r->chats && !r->asks))
+        return rn_settings_count(r->in->settings, "tokens");
+    return r->chats ? UINT64_MAX : QUESTION_TOKENS;
+}
+
 // What somebody set, else what the model's makers advise, else the usual.
 static float advised(const runner *r, const char *name, double advice) {
     bool takes = advice >= 0 && !is_given(r->in, name);
@@ -185,8 +194,8 @@ static uint64_t held_text(const runner *r) {
 // ---- the context --------------------------------------------------------------------------------
 
 // As many tokens as a prompt and its answer take, at most what the model was trained for.
-static void fit_context(const runner *r, rn_text_options *text) {
-    uint64_t needed = r->tokens.count + rn_settings_count(r->in->settings, "tokens") + 1;
+static void fit_context(const runner *r, uint64_t answer_tokens, rn_text_options *text) {
+    uint64_t needed = r->tokens.count + answer_tokens + 1;
     uint32_t trained = rn_model_get_info(r->model)->context;
     if (trained && needed > trained) needed = trained;
     if (needed <= UINT32_MAX / 2) text->context = (uint32_t)needed;
@@ -224,7 +233,12 @@ static rn_status create_growing(runner *r) {
 static rn_status create_generator(runner *r) {
     r->grows = grows(r);
     if (r->grows) return create_growing(r);
-    return rn_generator_create(r->model, &r->options, &r->generator);
+    rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
+    uint64_t usual = rn_settings_count(r->in->settings, "tokens");
+    if (s != RN_OVER_BUDGET || most_tokens(r) == usual || is_given(r->in, "ctx")) return s;
+    rn_generator_options shorter = r->options; // rather a short answer than none
+    fit_context(r, usual, &shorter.text);
+    return rn_generator_create(r->model, &shorter, &r->generator);
 }
 
 // ---- devices ------------------------------------------------------------------------------------
@@ -285,7 +299,7 @@ rn_status open_runner_generator(runner *r) {
     rn_generator_options *o = &r->options;
     RN_TRY(read_text_options(r->in, &o->text));
     warn_of_context(r, o->text.context);
-    if (o->text.context == 0 && r->tokens.count) fit_context(r, &o->text);
+    if (o->text.context == 0 && r->tokens.count) fit_context(r, most_tokens(r), &o->text);
     if (r->parallel) plan_for_server(r->parallel, o);
     RN_TRY(read_sampling(r));
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
@@ -338,7 +352,7 @@ static void hear_token(void *self, const rn_sample *sample) {
 rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_answer *out) {
     const char *const *items = NULL;
     rn_str stops[MAX_STOPS];
-    rn_answer_options options = {.new_tokens = rn_settings_count(r->in->settings, "tokens"),
+    rn_answer_options options = {.new_tokens = most_tokens(r),
                                  .stops = stops,
                                  .stop_count = rn_settings_list(r->in->settings, "stop", &items),
                                  .cancel = &interrupt_flag,
@@ -384,10 +398,12 @@ static rn_status check_utf8(const text_buffer *text) {
     return RN_OK;
 }
 
-// An empty prompt is the beginning-of-text token alone.
+// A question as the model wants it; of a text to go on from, an empty one is the beginning-of-text
+// token alone.
 static rn_status encode_prompt(const runner *r, const text_buffer *text, rn_tokens *out) {
     const rn_tokenizer_info *info = rn_tokenizer_get_info(r->tokenizer);
     RN_TRY(check_utf8(text));
+    if (r->asks && text->bytes) return encode_question(r, (rn_str){text->data, text->bytes}, out);
     RN_TRY(
         rn_tokenizer_encode(r->tokenizer, (rn_str){text->data, text->bytes}, RN_ENCODE_BEGIN, out));
     if (out->count) return RN_OK;
@@ -441,7 +457,7 @@ static rn_status tell(runner *r) {
     rn_answer a;
     bool quiet = rn_settings_bool(r->in->settings, "quiet");
     if (!quiet) print_opening(r);
-    RN_TRY(write_stdout(NULL, prompt->data ? prompt->data : "", prompt->bytes));
+    if (!r->asks) RN_TRY(write_stdout(NULL, prompt->data ? prompt->data : "", prompt->bytes));
     RN_TRY(answer_prompt(r, (rn_sink){NULL, write_stdout}, &a));
     RN_TRY(write_stdout(NULL, "\n", 1));
     if (!quiet) print_report(r);
@@ -476,7 +492,7 @@ static rn_status tell_json(runner *r) {
 // answer of an ordinary length.
 static rn_status prepare_prompt(runner *r) {
     enum { MOST_TOKENS = 4096, TOKEN_BYTES = 8 };
-    uint64_t tokens = rn_settings_count(r->in->settings, "tokens");
+    uint64_t tokens = most_tokens(r);
     if (tokens > MOST_TOKENS) tokens = MOST_TOKENS;
     if (r->in->json) RN_TRY(reserve_text(&r->said, (size_t)tokens * TOKEN_BYTES));
     RN_TRY(read_prompt(r->in, &r->prompt));
@@ -494,17 +510,26 @@ static bool wants_chat(const runner *r) {
     if (rn_settings_bool(in->settings, "chat")) return true;
     if (in->json || given_prompt(in)[0] || rn_settings_text(in->settings, "prompt-file")[0])
         return false;
-    bool has_form =
-        rn_model_chat_template(r->model).bytes > 0 || rn_settings_text(in->settings, "template")[0];
-    return has_form && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    return has_form(r) && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+// What stands behind MODEL, or is piped in, is said to a model that has a form for it. -p and -f
+// give a text to go on from.
+static bool asks(const runner *r) {
+    const rn_settings *s = r->in->settings;
+    bool to_go_on = rn_settings_text(s, "prompt")[0] || rn_settings_text(s, "prompt-file")[0];
+    return has_form(r) && !r->chats && !to_go_on &&
+           (r->in->word_count > 1 || !isatty(STDIN_FILENO));
 }
 
 static rn_status check_options(runner *r) {
     const invocation *in = r->in;
     r->chats = wants_chat(r);
+    r->asks = asks(r);
     if (r->chats && in->json) return rn_fail(RN_INVALID, "--chat and --json do not go together");
-    if (!r->chats && rn_settings_text(in->settings, "system")[0])
-        return rn_hint(rn_fail(RN_INVALID, "--system is for a chat"), "add --chat");
+    if (!r->chats && !r->asks && rn_settings_text(in->settings, "system")[0])
+        return rn_hint(rn_fail(RN_INVALID, "--system is for a chat, or a question behind MODEL"),
+                       "add --chat");
     return RN_OK;
 }
 
@@ -541,8 +566,9 @@ const command run_command = {
     .summary = "text from a model, or tensors, within a memory budget",
     .about =
         "MODEL is a Hugging Face folder (config.json and safetensors) or a GGUF file; without\n"
-        "one, the small story teller that is part of ration. The prompt is TEXT, -p TEXT, a file\n"
-        "(-f), or what is piped in; on a terminal without one it is a chat (/help there).\n"
+        "one, the small story teller that is part of ration. TEXT, or what is piped in, is a\n"
+        "question to a model that has a chat template; -p TEXT and -f FILE are a text to go on\n"
+        "from, as is TEXT for other models. On a terminal without any it is a chat (/help there).\n"
         "The text comes to standard output\n"
         "as it is made; before and behind it, to standard error, the plan and how it was kept:\n"
         "bytes by purpose, times, bytes read from disk. A model larger than the budget runs,\n"

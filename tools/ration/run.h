@@ -46,6 +46,7 @@ typedef struct runner {
     text_buffer said;  // the answer, where it is told as JSON
     rn_json json;      // where that goes
     bool chats;        // else there is one prompt
+    bool asks;         // that is a question, told by the chat template; else a text to go on from
     bool grows;        // its KV cache, page by page
     bool advised;      // the model's files say how to sample
     bool tells_tokens; // each token as an object, while there is an array for them
@@ -82,6 +83,13 @@ rn_status open_runner_model(runner *r);
 rn_status open_runner_generator(runner *r);
 // RN_INTERNAL: not all that the device gave came back.
 rn_status close_runner(runner *r);
+
+// How messages are written for the model (run_form.c): its chat template, or --template.
+bool has_form(const runner *r);
+// RN_NOT_FOUND: there is none.
+rn_status open_form(const runner *r, rn_chat_template **out);
+// A conversation of one question, behind --system where that is given, as tokens.
+rn_status encode_question(const runner *r, rn_str question, rn_tokens *out);
 
 // Feeds the tokens and makes up to --tokens more.
 rn_status speak(runner *r, const uint32_t *ids, size_t count, rn_sink sink, rn_answer *out);

@@ -19,7 +19,6 @@ enum { MAX_MESSAGES = 4096 };
 typedef struct chat {
     runner *r;
     rn_chat_template *form;
-    text_buffer form_source;
     rn_chat_message messages[MAX_MESSAGES]; // contents are in `texts`
     text_buffer texts[MAX_MESSAGES];
     size_t count, first; // first: the oldest turn that is still told
@@ -31,21 +30,6 @@ typedef struct chat {
     text_buffer said;
     rn_tokens tokens;
 } chat;
-
-// ---- the form -----------------------------------------------------------------------------------
-
-static rn_status open_form(chat *c) {
-    const char *path = rn_settings_text(c->r->in->settings, "template");
-    rn_str source = rn_model_chat_template(c->r->model);
-    if (path[0]) {
-        RN_TRY(read_text(path, &c->form_source));
-        source = (rn_str){c->form_source.data, c->form_source.bytes};
-    }
-    if (source.bytes == 0)
-        return rn_hint(rn_fail(RN_NOT_FOUND, "the model has no chat template"),
-                       "give one with --template FILE, or use -p TEXT without --chat");
-    return rn_chat_template_parse(path[0] ? path : "the model's chat template", source, &c->form);
-}
 
 // ---- the conversation ---------------------------------------------------------------------------
 
@@ -85,8 +69,6 @@ static rn_status fit(chat *c) {
         c->dropped += 2;
     }
     if (c->tokens.count < context) return RN_OK;
-    c->count--; // the others go on without it
-    free_text(&c->texts[c->count]);
     return rn_hint(rn_fail(RN_INVALID, "the message has %zu tokens, the context %zu",
                            c->tokens.count, context),
                    "a larger --ctx, or a shorter message");
@@ -120,20 +102,20 @@ static void tell_dropped(chat *c) {
     c->dropped = 0;
 }
 
-// Why an answer ended, unless the model ended it.
+// Why an answer ended, unless the model ended it. To whoever reads along: the answer is the text.
 static void tell_end(const chat *c, const rn_answer *a) {
-    if (a->reason == RN_END_TOKEN || a->reason == RN_END_STOP)
-        printf("\n");
-    else if (a->reason == RN_END_CONTEXT)
-        printf(
-            "\n(the context of %zu tokens is full: the answer ends here, and the oldest messages "
-            "make room for the next)\n",
-            rn_generator_context(c->r->generator));
-    else if (a->reason == RN_END_LIMIT)
-        printf("\n(token limit: --tokens N sets it)\n");
-    else
-        printf("\n(%s)\n", rn_end_reason_name(a->reason));
+    printf("\n");
     fflush(stdout);
+    if (a->reason == RN_END_TOKEN || a->reason == RN_END_STOP) return;
+    if (a->reason == RN_END_CONTEXT)
+        fprintf(stderr,
+                "(the context of %zu tokens is full: the answer ends here, and the oldest messages "
+                "make room for the next)\n",
+                rn_generator_context(c->r->generator));
+    else if (a->reason == RN_END_LIMIT)
+        fprintf(stderr, "(token limit: --tokens N sets it)\n");
+    else
+        fprintf(stderr, "(%s)\n", rn_end_reason_name(a->reason));
 }
 
 static rn_status reply(chat *c) {
@@ -197,7 +179,7 @@ static const char help[] =
     "/system TEXT   begin anew with another system message (none without TEXT)\n"
     "/clear         forget the conversation, but for the system message\n"
     "/save FILE     write the conversation as a line of JSON\n"
-    "/bye           end (so does Ctrl-D); Ctrl-C stops an answer\n"
+    "/bye           end (so does Ctrl-D); Ctrl-C stops an answer, or empties the line\n"
     "\"\"\"            before and behind a text of several lines (Alt-Enter and pasting do, too)\n"
     "arrow keys     move in the line, and to earlier ones\n";
 
@@ -253,6 +235,7 @@ static rn_status next_line(chat *c, bool inside, text_buffer *out, bool *out_mor
         if (c->terminal) fprintf(stderr, "%s", mark);
         return read_line(stdin, out, out_more);
     }
+    c->editor.nested = inside;
     RN_TRY(edit_line(&c->editor, mark, out, out_more));
     return *out_more && out->bytes ? remember_line(&c->editor, out) : RN_OK;
 }
@@ -273,6 +256,7 @@ static rn_status read_message(chat *c, text_buffer *out, bool *out_more, bool *o
         if (ended) out->data[out->bytes -= 3] = 0;
         if (ended) break;
         s = next_line(c, true, &line, &more);
+        if (c->editor.broken) out->bytes = 0;
         if (s != RN_OK || !more || interrupted) break;
         if (bytes) s = append_text(out, "\n", 1);
         if (s == RN_OK) s = append_text(out, line.data ? line.data : "", line.bytes);
@@ -281,11 +265,15 @@ static rn_status read_message(chat *c, text_buffer *out, bool *out_more, bool *o
     return s;
 }
 
+// A message that cannot be told to the model is forgotten: the others go on without it.
 static rn_status answer_line(chat *c, const text_buffer *line) {
     RN_TRY(add_message(c, "user", line->data, line->bytes));
     rn_status s = reply(c);
     if (s != RN_INVALID || !c->terminal) return s;
-    fprintf(stderr, "%s; %s\n", rn_last_error()->message, rn_last_error()->hint);
+    const rn_error_info *error = rn_last_error();
+    fprintf(stderr, "%s%s%s\n", error->message, error->hint[0] ? "; " : "", error->hint);
+    c->count--;
+    free_text(&c->texts[c->count]);
     return RN_OK;
 }
 
@@ -304,7 +292,7 @@ static rn_status converse(chat *c) {
     while (s == RN_OK && !end) { // until the end of the input, or Ctrl-C
         s = read_message(c, &line, &more, &text);
         if (s != RN_OK || !more || interrupted) break;
-        if (line.bytes == 0) continue;
+        if (line.bytes == 0 || strspn(line.data, " \t\n") == line.bytes) continue;
         bool obeys = c->terminal && !text && line.data[0] == '/';
         s = obeys ? obey(c, line.data, &end) : answer_line(c, &line);
     }
@@ -315,7 +303,7 @@ static rn_status converse(chat *c) {
 
 static rn_status open_chat(chat *c) {
     const char *system = rn_settings_text(c->r->in->settings, "system");
-    RN_TRY(open_form(c));
+    RN_TRY(open_form(c->r, &c->form));
     if (!system[0]) return RN_OK;
     RN_TRY(add_message(c, "system", system, strlen(system)));
     c->has_system = true;
@@ -337,7 +325,6 @@ rn_status run_chat(runner *r) {
     free_line_editor(&c->editor);
     rn_chat_template_free(c->form);
     rn_tokens_free(&c->tokens);
-    free_text(&c->form_source);
     free_text(&c->said);
     free(c);
     return s;
