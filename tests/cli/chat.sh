@@ -20,6 +20,22 @@ cat > form << 'FORM'
 {% for m in messages %}{{ m.role }}: {{ m.content }}
 {% endfor %}assistant:
 FORM
+echo 'Once upon' > said
+expect 0 "$ration" run --chat --template form -n 8 -q --greedy < said
+cp out told_chat
+expect 0 "$ration" run "$model" 'Once upon' --template form -n 8 -q --greedy
+equals 'a question behind the model, told by its form' "$(cat told_chat)" "$(cat out)"
+expect 0 "$ration" run "$model" --template form -n 8 -q --greedy < said
+equals 'a question that is piped in' "$(cat told_chat)" "$(cat out)"
+expect 0 "$ration" run "$model" 'Once upon' --template form --system 'Be kind.' -n 2 -q --json
+check_json "assert j['prompt'] == 'Once upon' and j['prompt_tokens'] > 8, j"
+expect 0 "$ration" run "$model" -p 'Once upon a' --template form -n 8 -q --greedy
+equals 'a text to go on from' "$(cat told)" "$(cat out)"
+expect 2 "$ration" run "$model" -p 'Once' --system 'Be kind.'
+says err '--system is for a chat, or a question'
+echo 'None of {{ messages | length }}' > deaf
+expect 2 "$ration" run "$model" 'Once upon' --template deaf -n 2 -q
+says err 'the chat template leaves out what the messages say'
 cat > talk.py << 'PYTHON'
 import fcntl, os, pty, select, struct, sys, termios
 columns, term, options = int(sys.argv[2]), sys.argv[3], sys.argv[4:]
@@ -70,6 +86,22 @@ again = json.load(open('again.json'))['messages']
 assert [m['content'] for m in again[:2]] == ['You are kind.', '/bye'], again
 PYTHON
 
+# ---- a message that the form refuses is forgotten
+cat > strict << 'FORM'
+{% for m in messages %}{% if m.role == 'user' and loop.index0 % 2 %}{{ raise_exception('they must take turns') }}{% endif %}{% if 'odd' in m.content %}{{ raise_exception('nothing odd') }}{% endif %}{{ m.content }}
+{% endfor %}
+FORM
+cat talk.py - > strict.py << 'PYTHON'
+hear(b'> ')
+assert 'nothing odd' in say('something odd')
+assert 'turns' not in say('Once upon')
+assert 'saved 2 messages' in say('/save strict.json')
+assert say('/bye', b'no mark')
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+PYTHON
+sed -i s/"'form'"/"os.environ.get('FORM', 'form')"/ talk.py strict.py
+FORM=strict expect 0 python3 strict.py "$ration" 80 xterm -n 4 -q
+
 # ---- keys: older lines, a cursor that moves, a pasted text; a terminal of 20 columns
 cat talk.py - > keys.py << 'PYTHON'
 hear(b'> ')
@@ -78,7 +110,15 @@ say('\x1b[A\x01\x0bThe end\x1b[200~ of\nit\x1b[201~') # an older line, all of it
 say('\x1b[A\x1b[A')                             # the first one again
 say('na\u00efve caf\u00e9 \u4e2d\u6587 and a line that is longer than the terminal is wide\x7f\x7f\x17\x15Short')
 say('a\x1b\rb')                                 # Alt-Enter
-assert 'saved 10 messages' in say('/save keys.json').replace('\r\n', '')
+os.write(terminal, b'none of this\x03')          # Ctrl-C empties the line, and the second one warns
+assert '/bye ends)' in say('\x03', enter=b'')
+say('"""', b'. ')
+say('nor this\x03', enter=b'')
+say('two three\x1bb\x17one \x1b[1;5C four\x1bx\x1b[1;5D\x1b[1;3D\x1bd\x1bf') # by words
+say('e\u0301\u0301\x02\x06\x7fo')               # a letter with its accents is one
+heard = say('\x1b[200~' + 'a line\r' * 40 + '\x1b[201~\x01>', b'> ') # more rows than there are
+assert heard.count('a line') >= 40, heard
+assert 'saved 16 messages' in say('/save keys.json').replace('\r\n', '')
 os.write(terminal, b'\x04')
 hear(b'no mark')
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -88,7 +128,7 @@ for columns in 20 80; do
     python3 - << 'PYTHON' || fail "keys in $columns columns"
 import json
 said = [m['content'] for m in json.load(open('keys.json'))['messages'] if m['role'] == 'user']
-assert said == ['Once upon', 'The end of\nit', 'Once upon', 'Short', 'a\nb'], said
+assert said == ['Once upon', 'The end of\nit', 'Once upon', 'Short', 'a\nb', 'one  four', 'o', '>' + 'a line\n' * 40], said
 PYTHON
 done
 

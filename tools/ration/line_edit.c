@@ -1,7 +1,10 @@
 // line_edit.c — keys in, a line out. The whole line is drawn anew after each batch of keys: the
 // cursor goes to where the mark began, everything below is cleared, mark and text are written, and
-// the cursor goes to its place. Rows are counted as the terminal wraps them.
+// the cursor goes to its place. Rows are counted as the terminal wraps them. Of a text with more
+// rows than the terminal those around the cursor are shown, and all of it once it is finished.
 #include "line_edit.h"
+
+#include "support/columns.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,10 +18,12 @@ typedef struct editing {
     line_editor *editor;
     const char *mark;
     text_buffer *line;
-    size_t cursor; // a byte of the line, at the beginning of a character
-    size_t shown;  // the line of the history that is shown; history_count: the new one
-    unsigned row;  // of the cursor as it was drawn last, from the mark's first row
-    bool pasting;  // between the marks of a bracketed paste
+    size_t cursor;    // a byte of the line, at the beginning of a character
+    size_t shown;     // the line of the history that is shown; history_count: the new one
+    unsigned top;     // the first row that is shown; 0: the mark's
+    unsigned row;     // of the cursor as it was drawn last, from `top`
+    unsigned columns; // of the terminal then
+    bool pasting;     // between the marks of a bracketed paste
     bool ended, finished;
 } editing;
 
@@ -36,6 +41,12 @@ unsigned terminal_columns(void) {
     return 80;
 }
 
+static unsigned terminal_rows(void) {
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row) return size.ws_row;
+    return 24;
+}
+
 static rn_status put(const char *text, size_t bytes) {
     while (bytes) {
         ssize_t wrote = write(STDERR_FILENO, text, bytes);
@@ -47,7 +58,7 @@ static rn_status put(const char *text, size_t bytes) {
     return RN_OK;
 }
 
-// Single keys, unseen; signals as ever.
+// Single keys, unseen, Ctrl-C among them; other signals as ever.
 static bool enter_raw(struct termios *before) {
     if (tcgetattr(STDIN_FILENO, before) != 0) return false;
     struct termios raw = *before;
@@ -55,24 +66,11 @@ static bool enter_raw(struct termios *before) {
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
+    raw.c_cc[VINTR] = _POSIX_VDISABLE;
     return tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
 }
 
 // ---- characters ---------------------------------------------------------------------------------
-
-static size_t next_character(const text_buffer *line, size_t at) {
-    if (at < line->bytes) at++;
-    while (at < line->bytes && ((unsigned char)line->data[at] & 0xC0) == 0x80)
-        at++;
-    return at;
-}
-
-static size_t character_before(const text_buffer *line, size_t at) {
-    if (at) at--;
-    while (at && ((unsigned char)line->data[at] & 0xC0) == 0x80)
-        at--;
-    return at;
-}
 
 static uint32_t decode(const char *text, size_t bytes) {
     const unsigned char *b = (const unsigned char *)text;
@@ -85,19 +83,55 @@ static uint32_t decode(const char *text, size_t bytes) {
     return b[0];
 }
 
-// Columns of a character, as most terminals have it: the East Asian wide ones and emoji take two.
-static unsigned width_of(uint32_t c) {
-    static const struct {
-        uint32_t first, last;
-        unsigned width;
-    } ranges[] = {{0x300, 0x36F, 0},     {0x200B, 0x200F, 0},   {0x20D0, 0x20FF, 0},
-                  {0xFE00, 0xFE0F, 0},   {0x1100, 0x115F, 2},   {0x2E80, 0xA4CF, 2},
-                  {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},   {0xFE30, 0xFE6F, 2},
-                  {0xFF00, 0xFF60, 2},   {0xFFE0, 0xFFE6, 2},   {0x1F300, 0x1F64F, 2},
-                  {0x1F680, 0x1F6FF, 2}, {0x1F900, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2}};
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (c >= ranges[i].first && c <= ranges[i].last) return ranges[i].width;
-    return 1;
+static size_t next_letter(const text_buffer *line, size_t at) {
+    if (at < line->bytes) at++;
+    while (at < line->bytes && ((unsigned char)line->data[at] & 0xC0) == 0x80)
+        at++;
+    return at;
+}
+
+static size_t letter_before(const text_buffer *line, size_t at) {
+    if (at) at--;
+    while (at && ((unsigned char)line->data[at] & 0xC0) == 0x80)
+        at--;
+    return at;
+}
+
+// An accent and the like: it belongs to the letter before.
+static bool is_mark(const text_buffer *line, size_t at) {
+    if (at >= line->bytes || (unsigned char)line->data[at] < 0x80) return false;
+    return rn_letter_columns(decode(line->data + at, next_letter(line, at) - at)) == 0;
+}
+
+static size_t next_character(const text_buffer *line, size_t at) {
+    at = next_letter(line, at);
+    while (is_mark(line, at))
+        at = next_letter(line, at);
+    return at;
+}
+
+static size_t character_before(const text_buffer *line, size_t at) {
+    at = letter_before(line, at);
+    while (at && is_mark(line, at))
+        at = letter_before(line, at);
+    return at;
+}
+
+// To where the word begins that is before, or ends that is behind.
+static size_t word_before(const text_buffer *line, size_t at) {
+    while (at && strchr(" \n", line->data[at - 1]))
+        at--;
+    while (at && !strchr(" \n", line->data[at - 1]))
+        at--;
+    return at;
+}
+
+static size_t word_behind(const text_buffer *line, size_t at) {
+    while (at < line->bytes && strchr(" \n", line->data[at]))
+        at++;
+    while (at < line->bytes && !strchr(" \n", line->data[at]))
+        at++;
+    return at;
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -115,27 +149,49 @@ static void advance(spot *s, unsigned width) {
     s->column += width;
 }
 
-// The line's characters, newlines as such; *out_cursor: where the cursor belongs.
-static rn_status draw_line(const editing *e, text_buffer *out, spot *at, spot *out_cursor) {
+// Text is added where its row is one of those that are shown; `out` NULL: only where it ends
+// counts.
+typedef struct canvas {
+    text_buffer *out;
+    spot at, cursor;
+    unsigned first, last; // rows
+} canvas;
+
+static rn_status add(canvas *c, const char *text, size_t bytes, unsigned width) {
+    advance(&c->at, width);
+    bool shown = c->out && c->at.row >= c->first && c->at.row <= c->last;
+    return shown ? append_text(c->out, text, bytes) : RN_OK;
+}
+
+static rn_status break_line(canvas *c) {
+    bool shown = c->out && c->at.row >= c->first && c->at.row < c->last;
+    c->at = (spot){c->at.row + 1, 0, c->at.columns};
+    return shown ? append_text(c->out, "\r\n", 2) : RN_OK;
+}
+
+// The mark, and the line's characters, newlines as such.
+static rn_status paint(const editing *e, canvas *c) {
     const text_buffer *line = e->line;
-    *out_cursor = *at;
+    for (const char *at = e->mark; *at; at++)
+        RN_TRY(add(c, at, 1, 1));
+    c->cursor = c->at;
     for (size_t i = 0, next; i < line->bytes; i = next) {
-        next = next_character(line, i);
+        next = next_letter(line, i);
         unsigned char first = (unsigned char)line->data[i];
-        if (i == e->cursor) *out_cursor = *at;
-        if (first == '\n') {
-            RN_TRY(append_text(out, "\r\n", 2));
-            *at = (spot){at->row + 1, 0, at->columns};
-        } else if (first < ' ' || first == 127) { // a tab, or what a paste brought
-            RN_TRY(append_text(out, " ", 1));
-            advance(at, 1);
-        } else {
-            RN_TRY(append_text(out, line->data + i, next - i));
-            advance(at, width_of(decode(line->data + i, next - i)));
-        }
+        if (i == e->cursor) c->cursor = c->at;
+        if (first == '\n')
+            RN_TRY(break_line(c));
+        else if (first < ' ' || first == 127) // a tab, or what a paste brought
+            RN_TRY(add(c, " ", 1, 1));
+        else
+            RN_TRY(add(c, line->data + i, next - i,
+                       rn_letter_columns(decode(line->data + i, next - i))));
     }
-    if (e->cursor >= line->bytes) *out_cursor = *at;
-    return RN_OK;
+    if (e->cursor >= line->bytes) c->cursor = c->at;
+    // A cursor behind the last column is at the beginning of the next row.
+    if (c->cursor.column == c->cursor.columns)
+        c->cursor = (spot){c->cursor.row + 1, 0, c->cursor.columns};
+    return c->at.column == c->at.columns ? break_line(c) : RN_OK;
 }
 
 static rn_status move(text_buffer *out, unsigned count, char direction) {
@@ -145,31 +201,43 @@ static rn_status move(text_buffer *out, unsigned count, char direction) {
                        (size_t)snprintf(text, sizeof text, "\x1b[%u%c", count, direction));
 }
 
-// A cursor behind the last column is at the beginning of the next row.
-static rn_status wrap(text_buffer *out, spot *s, bool at_end) {
-    if (s->column < s->columns) return RN_OK;
-    *s = (spot){s->row + 1, 0, s->columns};
-    return at_end ? append_text(out, "\r\n", 2) : RN_OK;
+// Which rows are shown: those around the cursor, as few of them anew as can be.
+static void choose_rows(editing *e, const canvas *measured) {
+    unsigned rows = terminal_rows(), count = measured->at.row + 1, row = measured->cursor.row;
+    if (count <= rows || e->finished || e->ended) {
+        e->top = 0;
+        return;
+    }
+    if (e->top > row) e->top = row;
+    if (e->top + rows <= row) e->top = row - rows + 1;
+    if (e->top + rows > count) e->top = count - rows;
 }
 
 static rn_status draw(editing *e) {
     text_buffer *out = &e->editor->draw;
-    spot end = {0, 0, terminal_columns()}, cursor;
+    spot begin = {0, 0, terminal_columns()};
+    canvas measured = {.at = begin}, drawn = {.out = out, .at = begin};
+    unsigned before = e->top;
+    RN_TRY(paint(e, &measured));
+    // A terminal that has become wider or narrower has wrapped what stands there anew.
+    if (e->columns && e->columns != begin.columns && measured.cursor.row >= before)
+        e->row = measured.cursor.row - before;
+    e->columns = begin.columns;
+    choose_rows(e, &measured);
+    bool whole = e->finished || e->ended;
+    drawn.first = e->top;
+    drawn.last = whole ? measured.at.row : e->top + terminal_rows() - 1;
     out->bytes = 0;
     RN_TRY(move(out, e->row, 'A'));
     RN_TRY(append_text(out, "\r\x1b[J", 4));
-    RN_TRY(append_text(out, e->mark, strlen(e->mark)));
-    for (size_t i = 0; e->mark[i]; i++)
-        advance(&end, 1);
-    RN_TRY(draw_line(e, out, &end, &cursor));
-    RN_TRY(wrap(out, &end, true));
-    RN_TRY(wrap(out, &cursor, false));
-    RN_TRY(move(out, end.row - cursor.row, 'A'));
-    if (cursor.row != end.row || cursor.column != end.column) {
+    RN_TRY(paint(e, &drawn));
+    unsigned last = drawn.at.row < drawn.last ? drawn.at.row : drawn.last;
+    if (memcmp(&drawn.cursor, &drawn.at, sizeof drawn.at) != 0) {
+        RN_TRY(move(out, last - drawn.cursor.row, 'A'));
         RN_TRY(append_text(out, "\r", 1));
-        RN_TRY(move(out, cursor.column, 'C'));
+        RN_TRY(move(out, drawn.cursor.column, 'C'));
     }
-    e->row = cursor.row;
+    e->row = drawn.cursor.row - e->top;
     return put(out->data, out->bytes);
 }
 
@@ -192,15 +260,6 @@ static void delete_range(editing *e, size_t from, size_t to) {
     line->bytes -= to - from;
     line->data[line->bytes] = 0;
     e->cursor = from;
-}
-
-static void delete_word(editing *e) {
-    size_t from = e->cursor;
-    while (from && e->line->data[from - 1] == ' ')
-        from--;
-    while (from && e->line->data[from - 1] != ' ')
-        from--;
-    delete_range(e, from, e->cursor);
 }
 
 static rn_status replace(text_buffer *line, const text_buffer *by) {
@@ -229,9 +288,32 @@ static void press_end(editing *e) {
         delete_range(e, e->cursor, next_character(e->line, e->cursor));
 }
 
+// Ctrl-C: what was typed goes. On an empty line it may have been meant for an answer that had just
+// ended, so only the second one ends the conversation.
+static rn_status press_break(editing *e) {
+    static const char told[] = "\r\n(Ctrl-C again, Ctrl-D or /bye ends)\r\n";
+    line_editor *editor = e->editor;
+    if (editor->nested) {
+        e->ended = editor->broken = true;
+        return RN_OK;
+    }
+    if (e->line->bytes) {
+        delete_range(e, 0, e->line->bytes);
+        e->shown = editor->history_count;
+        return RN_OK;
+    }
+    e->ended = editor->warned;
+    if (editor->warned) return RN_OK;
+    editor->warned = true;
+    e->row = 0;
+    return put(told, sizeof told - 1);
+}
+
 // One byte below 32, or 127.
 static rn_status press_control(editing *e, char key) {
     switch (key) {
+    case 3:
+        return press_break(e);
     case '\r':
     case '\n':
         e->finished = true;
@@ -269,7 +351,7 @@ static rn_status press_control(editing *e, char key) {
         delete_range(e, 0, e->cursor);
         break;
     case 23:
-        delete_word(e);
+        delete_range(e, word_before(e->line, e->cursor), e->cursor);
         break;
     case '\t':
         return insert(e, "    ", 4);
@@ -279,8 +361,20 @@ static rn_status press_control(editing *e, char key) {
     return RN_OK;
 }
 
-// The letter or number of an escape sequence.
-static rn_status press_escape(editing *e, char final, unsigned number) {
+// Alt and a letter, as shells have it.
+static rn_status press_alt(editing *e, char key) {
+    if (key == '\r' || key == '\n') return insert(e, "\n", 1);
+    if (key == 'b') e->cursor = word_before(e->line, e->cursor);
+    if (key == 'f') e->cursor = word_behind(e->line, e->cursor);
+    if (key == 'd') delete_range(e, e->cursor, word_behind(e->line, e->cursor));
+    if (key == 127 || key == 8) delete_range(e, word_before(e->line, e->cursor), e->cursor);
+    return RN_OK;
+}
+
+// The letter or number of an escape sequence. `by_word`: with Ctrl or Alt.
+static rn_status press_escape(editing *e, char final, unsigned number, bool by_word) {
+    if (by_word && final == 'C') return press_alt(e, 'f');
+    if (by_word && final == 'D') return press_alt(e, 'b');
     switch (final == '~' ? (number == 1 || number == 7   ? 'H'
                             : number == 4 || number == 8 ? 'F'
                                                          : 0)
@@ -313,25 +407,25 @@ static rn_status press_escape(editing *e, char final, unsigned number) {
 
 // An escape sequence from keys[0] == ESC on; *out_used 0: its end is not there yet.
 static rn_status read_escape(editing *e, const char *keys, size_t bytes, size_t *out_used) {
-    unsigned number = 0;
+    unsigned numbers[2] = {0}, at = 0; // a key, and what is held down with it
     *out_used = 0;
     if (bytes < 2) return RN_OK;
-    if (keys[1] == '\r' || keys[1] == '\n') { // Alt-Enter
-        *out_used = 2;
-        return insert(e, "\n", 1);
-    }
-    if (keys[1] != '[' && keys[1] != 'O') {
-        *out_used = 1; // a lone Escape does nothing
+    if (keys[1] == 27) { // an Escape key that was followed by something
+        *out_used = 1;
         return RN_OK;
     }
+    if (keys[1] != '[' && keys[1] != 'O') {
+        *out_used = 2;
+        return press_alt(e, keys[1]);
+    }
     for (size_t i = 2; i < bytes; i++) {
-        if (keys[i] >= '0' && keys[i] <= '9' && number < 10000)
-            number = number * 10 + (unsigned)(keys[i] - '0');
-        else if (keys[i] == ';') // Shift and others do not matter
-            number = number ? number : 1;
+        if (keys[i] >= '0' && keys[i] <= '9' && numbers[at] < 10000)
+            numbers[at] = numbers[at] * 10 + (unsigned)(keys[i] - '0');
+        else if (keys[i] == ';')
+            at = 1;
         if (keys[i] < '@' || keys[i] > '~') continue;
         *out_used = i + 1;
-        return press_escape(e, keys[i], number);
+        return press_escape(e, keys[i], numbers[0], numbers[1] && ((numbers[1] - 1) & 6));
     }
     if (bytes > 32) *out_used = bytes; // none that there is
     return RN_OK;
@@ -364,6 +458,7 @@ static rn_status take_keys(editing *e) {
     while (s == RN_OK && used && at < editor->ahead_bytes && !e->finished && !e->ended) {
         const char *keys = editor->ahead + at;
         size_t bytes = editor->ahead_bytes - at;
+        if (keys[0] != 3) editor->warned = false;
         if (keys[0] == 27) {
             s = read_escape(e, keys, bytes, &used);
         } else if (is_control(e, keys[0])) {
@@ -391,7 +486,7 @@ static rn_status edit(editing *e) {
     for (;;) {
         RN_TRY(take_keys(e));
         if (e->finished || e->ended) break;
-        RN_TRY(draw(e));
+        if (!e->pasting) RN_TRY(draw(e));
         drop_lone_escape(editor);
         ssize_t got = read(STDIN_FILENO, editor->ahead + editor->ahead_bytes,
                            sizeof editor->ahead - editor->ahead_bytes);
@@ -402,6 +497,8 @@ static rn_status edit(editing *e) {
         }
         editor->ahead_bytes += (size_t)got;
     }
+    editor->warned = false;
+    e->finished = true;
     e->cursor = e->line->bytes;
     RN_TRY(draw(e));
     return put("\r\n", 2);
@@ -414,6 +511,7 @@ rn_status edit_line(line_editor *editor, const char *mark, text_buffer *out, boo
     editing e = {.editor = editor, .mark = mark, .line = out, .shown = editor->history_count};
     out->bytes = 0;
     *out_more = true;
+    editor->broken = false;
     RN_TRY(append_text(out, "", 0));
     if (!enter_raw(&before))
         return rn_fail(RN_IO, "the terminal cannot be set: %s", strerror(errno));

@@ -18,13 +18,17 @@ typedef struct line_editor {
     size_t ahead_bytes;
     text_buffer kept; // what was being typed, while an older line is shown
     text_buffer draw; // what goes to the terminal in one write
+    bool warned;      // Ctrl-C was pressed on an empty line
+    bool nested;      // the line is one of a text's several: Ctrl-C ends all of it ...
+    bool broken;      // ... and has
 } line_editor;
 
 // Whether lines can be edited: both ends are a terminal that knows how to move its cursor.
 bool can_edit_lines(void);
 // Shows `mark` and reads a line into `out`, without its end; it may hold newlines (pasted, or
-// Alt-Enter). *out_more is false where the input has ended (Ctrl-D on an empty line). A signal ends
-// it with what was typed so far; `interrupted` tells.
+// Alt-Enter). *out_more is false where the input has ended (Ctrl-D on an empty line, or Ctrl-C
+// twice). Ctrl-C is a key here, which empties the line; a signal ends it with what was typed so
+// far, and `interrupted` tells.
 rn_status edit_line(line_editor *editor, const char *mark, text_buffer *out, bool *out_more);
 // A line to come back to with the arrow keys; the same one twice is kept once.
 rn_status remember_line(line_editor *editor, const text_buffer *line);
