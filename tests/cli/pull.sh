@@ -2,6 +2,7 @@
 # pull.sh — models by name: ration pull against a local server that speaks the hub's API, then run, serve and plan by name; hubs
 # that stop, lie about sizes and sums, or name files that are none of their business.
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+. "$(dirname "${BASH_SOURCE[0]}")/serve.bash"
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 python3 -c 'import ctypes; ctypes.CDLL("libcurl.so.4")' 2> /dev/null || { echo 'skipped: no libcurl'; exit 77; }
 
@@ -17,6 +18,7 @@ whole = {name: open(f'{folder}/{name}', 'rb').read() for name in os.listdir(fold
 repositories = {
     'acme/Story-1M': {**whole, 'README.md': b'# hello', 'onnx/model.onnx': b'x', '../escape.json': b'{}', '/etc/x.json': b'{}'},
     'acme/Story-GGUF': {'story-q8_0.gguf': gguf, 'story-Q4_K_M.gguf': gguf, 'README.md': b''},
+    'acme/Parts-GGUF': {'Q8_0/parts-Q8_0-00001-of-00001.gguf': gguf, 'IQ4_XS/parts-IQ4_XS-00001-of-00001.gguf': gguf},
     'acme/Several-GGUF': {'a-q8_0.gguf': gguf, 'a-q6_k.gguf': gguf},
     'acme/Liar-GGUF': {'x-q4_k_m.gguf': gguf}, 'acme/Long-GGUF': {'x-q4_k_m.gguf': gguf}, 'acme/Stops-GGUF': {'x-q4_k_m.gguf': gguf}}
 asked = open('asked', 'a')
@@ -93,6 +95,10 @@ expect 0 "$ration" models --json
 python3 -c "
 import json; names = [m['name'] for m in json.load(open('out'))['models']]
 assert sorted(names) == ['story-1m', 'story:q4_k_m', 'story:q8_0'], names" || fail 'the list of models'
+expect 0 "$ration" pull acme/Parts-GGUF:q8_0
+expect 0 "$ration" run parts:q8_0 -p Once --seed 2 -n 2 -q
+only_parts=$(ls "$models"/acme/Parts-GGUF)
+equals 'the kind that was asked for' Q8_0 "$only_parts"
 expect 2 "$ration" pull acme/Several-GGUF
 says err 'several files' 'a-q8_0.gguf'
 expect 3 "$ration" pull acme/Several-GGUF:q2_k
@@ -109,6 +115,25 @@ cp story.gguf others/Mine.gguf
 RATION_MODELS=$PWD/others expect 0 "$ration" run mine -p Once -n 2 -q
 RATION_MODELS=$PWD/others expect 0 "$ration" models
 says out mine RATION_MODELS 'Hugging Face (zed/Tale)'
+# Files that lie about are called as repositories are; what models for talk are called may be left out.
+cp story.gguf others/Tale-1B-Instruct-Q4_0.gguf
+ln others/Tale-1B-Instruct-Q4_0.gguf others/tale-1b-instruct.Q8_0.gguf
+mkdir -p others/drawer/unet
+cp "$repository"/models/default/* others/drawer/unet
+echo '{}' > others/drawer/model_index.json # of an image model
+export RATION_MODELS=$PWD/others
+expect 0 "$ration" models --json
+check_json "names = [m['name'] for m in j['models'] if m['place'] == 'RATION_MODELS']; assert names == ['mine', 'tale-1b-instruct:q4_0', 'tale-1b-instruct:q8_0'], names"
+expect 0 "$ration" run tale-1b:q4_0 -p Once -n 2 -q
+expect 2 "$ration" run tale-1b -p Once -n 2 -q
+says err 'several files: tale-1b-instruct:q4_0, tale-1b-instruct:q8_0'
+expect 3 "$ration" run tale:q4_0 -p Once -n 2 -q
+says err "no model 'tale:q4_0' on this machine" 'ration models'
+MODEL_NAME=tale-1b:q8_0 start_server --parallel 1
+ask 200 /v1/models
+says out '"id":"tale-1b-instruct:q8_0"'
+stop_server
+unset RATION_MODELS
 
 # ---- bad hubs, bad names ------------------------------------------------------------------------
 expect 3 "$ration" pull acme/Liar-GGUF

@@ -288,13 +288,14 @@ static bool is_recipe(const char *word) {
     return true;
 }
 
-// A model's name becomes the path of what it stands for. A word that could be anything stays.
+// A model's name becomes the path of what it stands for.
 static rn_status find_model(invocation *in) {
     static rn_found_model found; // two paths
     const char *word = in->word_count ? in->words[0] : "";
     if (!in->command->takes_model || !word[0] || is_recipe(word)) return RN_OK;
     rn_status s = rn_model_find(word, &found);
-    if (s == RN_NOT_FOUND && !strchr(word, '/')) return RN_OK;
+    // It may have been meant for a recipe: plan lists these.
+    if (s == RN_NOT_FOUND && in->command == &plan_command && !strchr(word, '/')) return RN_OK;
     RN_TRY(s);
     if (!found.label[0]) return RN_OK;
     in->words[0] = found.path;

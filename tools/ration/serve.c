@@ -22,7 +22,7 @@ typedef struct server_command {
     host_budget begun;  // before there is a device
     host_budget budget; // for the device in use
     double drain_seconds;
-    rn_found_model found[MAX_MODELS]; // behind the first
+    rn_found_model first, found[MAX_MODELS]; // named by --model; behind the first
     rn_server_model more[MAX_MODELS];
     char names[MAX_MODELS][256];
     rn_server_options options;
@@ -165,11 +165,9 @@ static rn_status read_more_models(server_command *c) {
     for (size_t i = 1; i < in->word_count; i++) {
         rn_found_model *found = &c->found[i - 1];
         rn_server_model *model = &c->more[i - 1];
-        rn_status s = rn_model_find(in->words[i], found);
-        if (s != RN_OK && (s != RN_NOT_FOUND || strchr(in->words[i], '/'))) return s;
-        bool named = s == RN_OK && found->label[0];
-        model->path = named ? found->path : in->words[i];
-        model->name = named ? found->label : name_of(in->words[i], c->names[i]);
+        RN_TRY(rn_model_find(in->words[i], found));
+        model->path = found->path;
+        model->name = found->label[0] ? found->label : name_of(in->words[i], c->names[i]);
     }
     if (in->word_count > 1 && !c->options.model_name)
         c->options.model_name = name_of(in->words[0], c->names[0]);
@@ -182,11 +180,17 @@ static rn_status read_model(server_command *c) {
     const invocation *in = c->in;
     rn_server_options *o = &c->options;
     const char *path = given(in, "template");
-    o->model_path = in->word_count ? in->words[0] : given(in, "model");
+    const char *named = given(in, "model");
+    o->model_path = in->word_count ? in->words[0] : NULL;
     o->model.adapters = c->adapters;
     o->model.tokenizer_path = given(in, "tokenizer");
     o->model_name = given(in, "served-name");
     if (!o->model_name && in->model_label[0]) o->model_name = in->model_label;
+    if (!o->model_path && named) {
+        RN_TRY(rn_model_find(named, &c->first));
+        o->model_path = c->first.path;
+        if (!o->model_name && c->first.label[0]) o->model_name = c->first.label;
+    }
     RN_TRY(read_more_models(c));
     if (o->model_path && rn_diffusion_is(o->model_path))
         return read_image_parts(in, c->image_adapters, c->adapter_paths, &o->image);

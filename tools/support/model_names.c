@@ -67,16 +67,42 @@ static void shorten(const char *name, char out[RN_NAME_BYTES]) {
     if (ends_with(out, "-gguf")) out[strlen(out) - 5] = 0;
 }
 
+// "x.gguf", "x-00001-of-00003.gguf" -> "x".
+static void find_stem(const char *file, char out[RN_NAME_BYTES]) {
+    snprintf(out, RN_NAME_BYTES, "%.*s", (int)(strlen(file) - 5), file);
+    char *of = strstr(out, "-of-");
+    if (of && of - out > 6 && of[-6] == '-') of[-6] = 0;
+}
+
 // "x-q4_k_m.gguf" -> "q4_k_m": what is behind the last '-' or '.', or the whole where there is
 // none.
 static void find_tag(const char *file, char out[RN_NAME_BYTES]) {
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
     char text[RN_NAME_BYTES];
-    snprintf(text, sizeof text, "%.*s", (int)(strlen(name) - 5), name);
+    find_stem(file, text);
     const char *dash = strrchr(text, '-'), *point = strrchr(text, '.');
     const char *tag = dash > point ? dash : point;
     snprintf(out, RN_NAME_BYTES, "%s", tag ? tag + 1 : text);
     to_lower(out);
+}
+
+// Whether it names how weights are kept, as GGUF files' names end: q4_k_m, iq4_xs, bf16, mxfp4.
+static bool is_kind(const char *tag) {
+    static const char *const whole[] = {"f16", "f32", "bf16", "mxfp4", "nvfp4"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(tag, whole[i]) == 0) return true;
+    tag += tag[0] == 'i' || tag[0] == 't';
+    return tag[0] == 'q' && isdigit((unsigned char)tag[1]);
+}
+
+// "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf" -> "qwen2.5-coder-1.5b-instruct:q4_k_m", as where it
+// lies in a repository of that name.
+static void label_file(const char *file, char out[RN_NAME_BYTES]) {
+    char tag[RN_NAME_BYTES];
+    find_stem(file, out);
+    to_lower(out);
+    find_tag(file, tag);
+    size_t bytes = strlen(out), tag_bytes = strlen(tag);
+    if (is_kind(tag) && bytes > tag_bytes + 1) out[bytes - tag_bytes - 1] = ':';
 }
 
 // ---- folders ------------------------------------------------------------------------------------
@@ -132,28 +158,37 @@ static bool is_later_part(const char *name) {
     return of && of - name >= 6 && strncmp(of - 5, "00001", 5) != 0;
 }
 
-// What a repository's folder can be run as: a folder of safetensors, and each GGUF file.
-static void walk_repository(walk *w, const char *folder) {
-    char short_name[RN_NAME_BYTES], path[RN_PATH_BYTES];
+static bool join(char out[RN_PATH_BYTES], const char *folder, const char *name) {
+    return snprintf(out, RN_PATH_BYTES, "%s/%s", folder, name) < RN_PATH_BYTES;
+}
+
+static void tell_file(walk *w, const char *short_name, const char *name, const char *path) {
+    char tag[RN_NAME_BYTES];
+    find_tag(name, tag);
+    snprintf(w->model.label, sizeof w->model.label, "%s:%s", short_name, tag);
+    snprintf(w->model.path, sizeof w->model.path, "%s", path);
+    w->model.bytes = file_bytes(path);
+    tell(w);
+}
+
+// What a repository's folder can be run as: a folder of safetensors, and each GGUF file; these may
+// lie in folders of their own, a kind each.
+static void walk_repository(walk *w, const char *folder, const char *short_name, bool inner) {
+    char path[RN_PATH_BYTES];
     entries e = read_folder(folder);
     bool config = false;
     uint64_t weights = 0;
-    const char *slash = strrchr(w->model.repository, '/');
-    shorten(slash ? slash + 1 : w->model.repository, short_name);
     for (int i = 0; i < e.count && !w->ended; i++) {
         const char *name = e.items[i]->d_name;
-        if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) continue;
+        if (!join(path, folder, name) || strlen(name) >= RN_NAME_BYTES) continue;
         config |= strcmp(name, "config.json") == 0;
         if (ends_with(name, ".safetensors")) weights += file_bytes(path);
-        if (!ends_with(name, ".gguf") || is_later_part(name) || !file_bytes(path)) continue;
-        char tag[RN_NAME_BYTES];
-        find_tag(name, tag);
-        snprintf(w->model.label, sizeof w->model.label, "%s:%s", short_name, tag);
-        snprintf(w->model.path, sizeof w->model.path, "%s", path);
-        w->model.bytes = file_bytes(path);
-        tell(w);
+        if (ends_with(name, ".gguf") && !is_later_part(name) && file_bytes(path))
+            tell_file(w, short_name, name, path);
+        else if (!inner && is_folder(path))
+            walk_repository(w, path, short_name, true);
     }
-    if (config && weights && !w->ended) {
+    if (config && weights && !inner && !w->ended) {
         snprintf(w->model.label, sizeof w->model.label, "%s", short_name);
         snprintf(w->model.path, sizeof w->model.path, "%s", folder);
         w->model.bytes = weights;
@@ -162,8 +197,18 @@ static void walk_repository(walk *w, const char *folder) {
     free_entries(&e);
 }
 
-static bool join(char out[RN_PATH_BYTES], const char *folder, const char *name) {
-    return snprintf(out, RN_PATH_BYTES, "%s/%s", folder, name) < RN_PATH_BYTES;
+// `repository`: "org/name", or a name alone.
+static void walk_named(walk *w, const char *repository, const char *folder) {
+    char short_name[RN_NAME_BYTES];
+    const char *slash = strrchr(repository, '/');
+    snprintf(w->model.repository, sizeof w->model.repository, "%s", repository);
+    shorten(slash ? slash + 1 : repository, short_name);
+    walk_repository(w, folder, short_name, false);
+}
+
+static bool has_file(const char *folder, const char *name) {
+    char path[RN_PATH_BYTES];
+    return join(path, folder, name) && file_bytes(path) > 0;
 }
 
 static bool has_models(const char *folder) {
@@ -184,23 +229,21 @@ static void walk_ours(walk *w, const char *root) {
         const char *name = e.items[i]->d_name;
         if (!join(path, root, name) || strlen(name) >= RN_NAME_BYTES) continue;
         w->model.repository[0] = 0;
-        if (ends_with(name, ".gguf") && file_bytes(path)) {
-            snprintf(w->model.label, sizeof w->model.label, "%.*s", (int)(strlen(name) - 5), name);
-            to_lower(w->model.label);
+        if (ends_with(name, ".gguf") && !is_later_part(name) && file_bytes(path)) {
+            label_file(name, w->model.label);
             snprintf(w->model.path, sizeof w->model.path, "%s", path);
             w->model.bytes = file_bytes(path);
             tell(w);
         } else if (is_folder(path) && has_models(path)) {
-            snprintf(w->model.repository, sizeof w->model.repository, "%s", name);
-            walk_repository(w, path);
-        } else if (is_folder(path)) {
+            walk_named(w, name, path);
+        } else if (is_folder(path) && !has_file(path, "model_index.json")) { // of an image model
             entries inside = read_folder(path);
             for (int k = 0; k < inside.count && !w->ended; k++) {
-                const char *repository = inside.items[k]->d_name;
-                if (!join(inner, path, repository) || !is_folder(inner)) continue;
-                snprintf(w->model.repository, sizeof w->model.repository, "%.255s/%.255s", name,
-                         repository);
-                walk_repository(w, inner);
+                const char *own = inside.items[k]->d_name;
+                char repository[2 * RN_NAME_BYTES + 2];
+                if (!join(inner, path, own) || !is_folder(inner)) continue;
+                snprintf(repository, sizeof repository, "%.255s/%.255s", name, own);
+                walk_named(w, repository, inner);
             }
             free_entries(&inside);
         }
@@ -235,12 +278,13 @@ static void walk_hub(walk *w, const char *root) {
         if (strncmp(name, "models--", 8) != 0 || !join(path, root, name)) continue;
         if (!find_snapshot(path, snapshot)) continue;
         const char *organisation = name + 8, *dashes = strstr(organisation, "--");
+        char repository[2 * RN_NAME_BYTES + 2];
         if (dashes)
-            snprintf(w->model.repository, sizeof w->model.repository, "%.*s/%.255s",
-                     (int)(dashes - organisation), organisation, dashes + 2);
+            snprintf(repository, sizeof repository, "%.*s/%.255s", (int)(dashes - organisation),
+                     organisation, dashes + 2);
         else
-            snprintf(w->model.repository, sizeof w->model.repository, "%.255s", organisation);
-        walk_repository(w, snapshot);
+            snprintf(repository, sizeof repository, "%.255s", organisation);
+        walk_named(w, repository, snapshot);
     }
     free_entries(&e);
 }
@@ -295,10 +339,16 @@ rn_status rn_models_list(bool (*each)(void *self, const rn_found_model *model), 
 
 // ---- finding one --------------------------------------------------------------------------------
 
+// How a name may differ from the model's own: not at all (but for case); by "-GGUF"; by what models
+// for talk are called.
+typedef enum match { EXACT, SHORT, ABBREVIATED, MATCHES } match;
+
 typedef struct search {
     rn_model_name name;
+    match match;
     uint32_t count; // of those that match
-    bool preferred; // the one that was kept is a folder, or of q4_k_m: nobody need choose
+    bool
+        preferred; // what was kept is a folder, or just the kind that is wanted: nobody need choose
     char several[512];
     rn_found_model *out;
 } search;
@@ -307,22 +357,29 @@ static bool contains(const char *text, const char *part) {
     return strcasestr(text, part) != NULL;
 }
 
+// own: in the short form.
+static bool is_called(const search *s, const char *repository, const char *own) {
+    char wanted[RN_NAME_BYTES];
+    if (s->match == EXACT && repository[0]) return strcasecmp(s->name.name, repository) == 0;
+    shorten(s->name.name, wanted);
+    size_t bytes = strlen(wanted);
+    if (strncmp(own, wanted, bytes) != 0) return false;
+    const char *rest = own + bytes;
+    if (s->match != ABBREVIATED) return !*rest;
+    return strcmp(rest, "-instruct") == 0 || strcmp(rest, "-it") == 0 || strcmp(rest, "-chat") == 0;
+}
+
 static bool matches(const search *s, const rn_found_model *m) {
-    char wanted[RN_NAME_BYTES], own[RN_NAME_BYTES];
+    char own[RN_NAME_BYTES];
     const char *slash = strrchr(m->repository, '/');
-    const char *repository = slash ? slash + 1 : m->repository;
     if (s->name.organisation[0]) {
         size_t bytes = strlen(s->name.organisation);
         if (!slash || (size_t)(slash - m->repository) != bytes ||
             strncasecmp(m->repository, s->name.organisation, bytes) != 0)
             return false;
     }
-    shorten(s->name.name, wanted);
-    if (repository[0])
-        shorten(repository, own);
-    else
-        snprintf(own, sizeof own, "%.255s", m->label);
-    if (strcmp(wanted, own) != 0) return false;
+    snprintf(own, sizeof own, "%.*s", (int)strcspn(m->label, ":"), m->label);
+    if (!is_called(s, slash ? slash + 1 : m->repository, own)) return false;
     const char *file = strrchr(m->path, '/');
     return !s->name.file[0] || contains(file ? file + 1 : m->path, s->name.file) ||
            contains(m->path, s->name.file);
@@ -332,8 +389,10 @@ static bool matches(const search *s, const rn_found_model *m) {
 static bool take(void *self, const rn_found_model *m) {
     search *s = self;
     if (!matches(s, m)) return true;
-    if (s->count && strcmp(s->out->repository, m->repository) != 0) return true;
-    bool preferred = ends_with(m->label, ":q4_k_m") || !strchr(m->label, ':');
+    bool other = s->out->place != m->place || strcmp(s->out->repository, m->repository) != 0;
+    if (s->count && other) return true;
+    const char *tag = strchr(m->label, ':');
+    bool preferred = !tag || strcasecmp(tag + 1, s->name.file[0] ? s->name.file : "q4_k_m") == 0;
     size_t bytes = strlen(s->several);
     snprintf(s->several + bytes, sizeof s->several - bytes, "%s%s", bytes ? ", " : "", m->label);
     if (!s->count || (preferred && !s->preferred)) *s->out = *m;
@@ -360,7 +419,8 @@ rn_status rn_model_find(const char *word, rn_found_model *out) {
         return RN_OK;
     rn_status parsed = rn_model_name_parse(word, &s.name);
     if (parsed != RN_OK) return strchr(word, '/') ? parsed : RN_OK; // a file of this folder?
-    RN_TRY(rn_models_list(take, &s));
+    for (s.match = EXACT; s.match < MATCHES && s.count == 0; s.match++)
+        RN_TRY(rn_models_list(take, &s));
     if (s.count == 0)
         return rn_hint(
             rn_fail(RN_NOT_FOUND, "there is no file and no model '%s' on this machine", word),

@@ -2,7 +2,8 @@
 //
 //     org/name              a repository of the Hugging Face hub, as it was downloaded
 //     org/name:q4_k_m       one GGUF file of it: part of the file's name, in whatever case
-//     qwen2.5-coder-1.5b:q4_k_m    the same, without the organisation; "-GGUF" may be left out
+//     qwen2.5-coder-1.5b:q4_k_m    the same, without the organisation; "-GGUF" may be left out, and
+//                                  "-Instruct", "-it" and "-chat" where no other is called so
 //
 // They are looked for in the folders of $RATION_MODELS (with ':' between them), in
 // ~/.cache/ration/models, where `ration pull` puts them, and in the Hugging Face cache
