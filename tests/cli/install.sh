@@ -35,7 +35,7 @@ if command -v man > /dev/null; then
     MANROFFSEQ='' man -l --warnings "$share/man/man1/ration-run.1" > "$folder/page" 2> "$folder/complaints" || true
     [ ! -s "$folder/complaints" ] || { cat "$folder/complaints"; exit 1; }
 fi
-bash -c 'source "$1" && COMP_WORDS=(ration serve --max-g) COMP_CWORD=2 && _ration && [ "${COMPREPLY[*]}" = --max-gap ]' - \
+bash -c 'source "$1" && COMP_LINE="ration serve --max-g" COMP_POINT=20 COMP_WORDS=(ration serve --max-g) COMP_CWORD=2 && _ration && [ "${COMPREPLY[*]}" = --max-gap ]' - \
     "$share/bash-completion/completions/ration" || { echo 'bash completes nothing'; exit 1; }
 [ -s "$share/doc/ration/LICENSE" ] || { echo 'no licence'; exit 1; }
 mkdir "$folder/project"

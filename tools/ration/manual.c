@@ -117,12 +117,23 @@ static void put_flags(FILE *out, const command *c) {
     fputs("--help", out);
 }
 
+static void put_choices(FILE *out, const rn_option *option) {
+    for (const char *at = option->choices; *at; at++)
+        fputc(*at == '|' ? ' ' : *at, out);
+}
+
+// A list of what `ration models` prints, a name a line.
+#define MODEL_NAMES "ration models 2> /dev/null | awk 'NR > 1 && !/ models, / {print $1}'"
+#define FISH_NAMES  "ration models 2> /dev/null | awk 'NR > 1 && !/ models, / {print \\$1}'"
+
 // Flags of the command, choices of a flag, names of models where a model is wanted; else files.
+// bash makes words of their own of what stands around a ':', so the word is read from the line
+// itself, and what of it stands before the last ':' is not given back.
 static void write_bash(FILE *out) {
     fputs("# bash completion for ration; made by `ration completions bash`\n"
           "_ration() {\n"
-          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} "
-          "command=${COMP_WORDS[1]}\n"
+          "    local line=${COMP_LINE:0:COMP_POINT} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+          "    local word=${line##*[[:space:]]} command=${COMP_WORDS[1]}\n"
           "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W '",
           out);
     put_names(out, " ");
@@ -131,8 +142,7 @@ static void write_bash(FILE *out) {
         const rn_option *option = rn_option_at(i);
         if (!option->choices) continue;
         fprintf(out, "    --%s) COMPREPLY=($(compgen -W '", option->name);
-        for (const char *at = option->choices; *at; at++)
-            fputc(*at == '|' ? ' ' : *at, out);
+        put_choices(out, option);
         fputs("' -- \"$word\")); return ;;\n", out);
     }
     fputs("    esac\n    case $command in\n", out);
@@ -143,10 +153,11 @@ static void write_bash(FILE *out) {
         put_flags(out, c);
         fputs("' -- \"$word\")); return; }\n", out);
         if (c->takes_model)
-            fputs("        COMPREPLY=($(compgen -f -W \"$(ration models 2> /dev/null | awk 'NR > 1 "
-                  "&& !/ models, / "
-                  "{print $1}')\" -- \"$word\"))\n        return\n",
-                  out);
+            fputs(
+                "        COMPREPLY=($(compgen -W \"$(" MODEL_NAMES ")\" -- \"$word\"))\n"
+                "        [[ $word == *:* ]] && COMPREPLY=(\"${COMPREPLY[@]#\"${word%:*}:\"}\")\n"
+                "        [ -n \"$COMPREPLY\" ] && { compopt +o filenames 2> /dev/null; return; }\n",
+                out);
         fputs("        ;;\n", out);
     }
     fputs("    esac\n    COMPREPLY=($(compgen -f -- \"$word\"))\n}\ncomplete -o filenames -F "
@@ -166,9 +177,9 @@ static void put_quoted(FILE *out, const char *text, const char *escaped) {
 }
 
 static void write_zsh(FILE *out) {
-    fputs("#compdef ration\n# made by `ration completions zsh`\n_ration() {\n    local -a "
-          "commands\n    "
-          "commands=(\n",
+    fputs("#compdef ration\n# made by `ration completions zsh`\n_ration_models() {\n"
+          "    local -a names=(${(f)\"$(" MODEL_NAMES ")\"})\n    compadd -a names\n    _files\n}\n"
+          "_ration() {\n    local -a commands\n    commands=(\n",
           out);
     for (size_t i = 0; i < all_command_count; i++) {
         if (!all_commands[i]->summary) continue;
@@ -188,9 +199,16 @@ static void write_zsh(FILE *out) {
             if (!rn_option_is_for(option, c->name)) continue;
             fprintf(out, " '--%s[", option->name);
             put_quoted(out, option->help, "'\\''");
-            fprintf(out, "]%s'", option->value ? ":value:_files" : "");
+            fputc(']', out);
+            if (option->choices) {
+                fputs(":value:(", out);
+                put_choices(out, option);
+                fputs(")'", out);
+            } else {
+                fputs(option->value ? ":value:_files'" : "'", out);
+            }
         }
-        fputs(" '*:file:_files' ;;\n", out);
+        fputs(c->takes_model ? " '*:model:_ration_models' ;;\n" : " '*:file:_files' ;;\n", out);
     }
     fputs("    esac\n}\n_ration \"$@\"\n", out);
 }
@@ -203,13 +221,22 @@ static void write_fish(FILE *out) {
         fprintf(out, "complete -c ration -n __fish_use_subcommand -f -a %s -d '", c->name);
         put_quoted(out, c->summary, "\\'");
         fputs("'\n", out);
+        if (c->takes_model)
+            fprintf(out, "complete -c ration -n '__fish_seen_subcommand_from %s' -a \"(%s)\"\n",
+                    c->name, FISH_NAMES);
         for (size_t k = 0; k < rn_option_count(); k++) {
             const rn_option *option = rn_option_at(k);
             if (!rn_option_is_for(option, c->name)) continue;
             fprintf(out, "complete -c ration -n '__fish_seen_subcommand_from %s' -l %s%s -d '",
                     c->name, option->name, option->value ? " -r" : "");
             put_quoted(out, option->help, "\\'");
-            fputs("'\n", out);
+            fputs("'", out);
+            if (option->choices) {
+                fputs(" -x -a '", out);
+                put_choices(out, option);
+                fputs("'", out);
+            }
+            fputs("\n", out);
         }
     }
 }
