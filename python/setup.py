@@ -1,7 +1,8 @@
 """pip install ./python: the wheel carries libration.so, so that nothing else has to be built, named or found.
 
 The library is build/release/lib/libration.so of this repository; where it is not there, cmake builds it (or RATION_LIBRARY names one).
-The module of python/compat comes along as ration/compat: see ration.compat_path()."""
+The module of python/compat comes along as ration/compat, which a .pth file puts behind everything else on the path: `import
+memory_profiler` finds it where no other package of that name is installed (ration.compat_path() goes first)."""
 import os
 import shutil
 import subprocess
@@ -42,6 +43,8 @@ class BuildWithLibrary(build_py):
         compat = os.path.join(HERE, "compat")
         if os.path.isdir(compat):
             shutil.copytree(compat, os.path.join(package, "compat"), dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            with open(os.path.join(self.build_lib, "ration-compat.pth"), "w") as path:
+                path.write("ration/compat\n")
 
 
 class Binary(Distribution):
