@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: release-only
 # profile_run.sh — ration profile run ends as the program that it recorded: its exit code, 128 + the signal that ended it.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 # Builds with sanitizers have no library to preload.
