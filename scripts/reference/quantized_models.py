@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny Llama models whose weights are quantised as Hugging Face checkpoints have them, and their logits.
+"""Tiny Llama models and mixtures of experts whose weights are quantised as Hugging Face checkpoints have them, and their logits.
 
     scripts/reference/quantized_models.py [NAME...]     (needs torch, transformers, safetensors, compressed-tensors)
 
@@ -22,7 +22,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 FOLDER = pathlib.Path(__file__).parents[2] / "tests/golden/forms"
 TOKENS = 16
-STREAMED = ["gptq_sym_g32", "gptq_g128", "awq_g32", "ct_int8", "ct_nvfp4"]  # of two layers, so that one can be elsewhere
+STREAMED = ["gptq_sym_g32", "gptq_g128", "awq_g32", "ct_int8", "ct_nvfp4", "moe_gptq"]  # of two layers, so that one can be elsewhere
 E2M1 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
 torch.set_num_threads(1)
 
@@ -34,13 +34,30 @@ def config_of(hidden, ffn, head_dim, layers):
                                     attn_implementation="eager")
 
 
+def experts_of(hidden, layers):
+    return transformers.Qwen3MoeConfig(vocab_size=64, hidden_size=hidden, intermediate_size=64, moe_intermediate_size=64,
+                                       num_hidden_layers=layers, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+                                       num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, max_position_embeddings=64,
+                                       rms_norm_eps=1e-5, tie_word_embeddings=True, attn_implementation="eager")
+
+
+def latent_of():
+    """Whose tiles of 128 rows are those of a head's keys and values."""
+    return transformers.DeepseekV3Config(vocab_size=64, hidden_size=128, intermediate_size=128, moe_intermediate_size=128, num_hidden_layers=1,
+                                         num_attention_heads=2, num_key_value_heads=2, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64,
+                                         qk_rope_head_dim=32, v_head_dim=64, n_routed_experts=3, num_experts_per_tok=2, n_group=1, topk_group=1,
+                                         n_shared_experts=1, first_k_dense_replace=0, num_nextn_predict_layers=0, max_position_embeddings=64,
+                                         tie_word_embeddings=True, attn_implementation="eager")
+
+
 def make_model(config):
     model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
-            p.copy_(((1.0 if "norm" in name else 0.0) + 0.2 * noise).half().float())
+            scale = 0.6 if name.endswith("mlp.gate.weight") else 0.2
+            p.copy_(((1.0 if "norm" in name else 0.0) + scale * noise).half().float())
     return model
 
 
@@ -177,6 +194,23 @@ def mxfp4_blocks(w, name):
     return {"": (blocks, scales)}, restored
 
 
+def fp8_stack(w, name):
+    """All experts of a layer (E, o, i), in tiles of 32."""
+    e, o, i = w.shape
+    tiles = w.reshape(e, o // 32, 32, i // 32, 32)
+    scale = tiles.abs().amax((2, 4)) / 448
+    q = (tiles / scale[:, :, None, :, None]).reshape(w.shape).to(torch.float8_e4m3fn)
+    spread = scale.repeat_interleave(32, 1).repeat_interleave(32, 2)
+    return {"": (q, scale)}, q.float() * spread
+
+
+def fp8_small(w, name):
+    """A matrix in tiles of 32."""
+    parts, restored = fp8_stack(w[None], name)
+    q, scale = parts[""]
+    return {"weight": q[0], "weight_scale_inv": scale[0]}, restored[0]
+
+
 INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
 FORMS = {  # name: hidden, ffn, form
     "gptq_sym_g32": (64, 96, *gptq(32, True)),
@@ -199,16 +233,56 @@ FORMS = {  # name: hidden, ffn, form
                                                               "strategy": "group", "group_size": 32})),
     "modelopt_nvfp4": (64, 96, modelopt_nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
     "mxfp4": (64, 96, mxfp4_blocks, {"quant_method": "mxfp4"}),
+    # Mixtures of experts: a tensor an expert, and (the fourth) all of a layer in one.
+    "moe_fp8_block": (128, 0, fp8_block, {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                                          "weight_block_size": [128, 128]}),
+    "moe_gptq": (64, 0, *gptq(32, True)),
+    "moe_awq": (64, 0, *awq(64)),
+    "moe_fp8_stack": (64, 0, fp8_small, {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                                         "weight_block_size": [32, 32]}),
+    "moe_ct_int4": (64, 0, *compressed("pack-quantized", {**INT4, "symmetric": True})),
 }
+
+
+def choose_config(name, hidden, ffn):
+    layers = 2 if name in STREAMED else 1
+    if name == "moe_fp8_block":
+        return latent_of()
+    return experts_of(hidden, layers) if name.startswith("moe_") else config_of(hidden, ffn, 32 if "fp8" in name else hidden // 2, layers)
+
+
+def write_experts(key, p, make, tensors):
+    """gate_up_proj (E, 2 ff, d) or down_proj (E, d, ff), as a tensor an expert."""
+    at, _, what = key.rpartition(".")
+    for e in range(p.shape[0]):
+        rows = p.shape[1] // 2
+        for name, of in {"gate_proj": slice(0, rows), "up_proj": slice(rows, None)}.items() if what == "gate_up_proj" else [(what, slice(None))]:
+            base = f"{at}.{e}.{name}"
+            parts, restored = make(p[e, of].detach().clone(), base)
+            tensors.update({f"{base}.{suffix}": t.contiguous() for suffix, t in parts.items()})
+            p[e, of].copy_(restored)
 
 
 def write(name):
     hidden, ffn, make, settings = FORMS[name]
-    model = make_model(config_of(hidden, ffn, 32 if "fp8" in name else hidden // 2, 2 if name in STREAMED else 1))
+    config = choose_config(name, hidden, ffn)
+    config._experts_implementation = "eager"
+    model = make_model(config)
     tensors = {}
     with torch.no_grad():
+        for key, b in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                tensors[key] = b.float()
         for key, p in model.named_parameters():
-            if not key.endswith("_proj.weight"):
+            if ".experts." in key and name == "moe_fp8_stack":
+                parts, restored = fp8_stack(p.detach().clone(), key)
+                tensors[key], tensors[key + "_scale_inv"] = parts[""]
+                p.copy_(restored)
+                continue
+            if ".experts." in key:
+                write_experts(key, p, make, tensors)
+                continue
+            if not key.endswith(("_proj.weight", "_with_mqa.weight")):
                 tensors[key] = p.half()
                 continue
             base = key.removesuffix(".weight")

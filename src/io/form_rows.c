@@ -532,6 +532,7 @@ static rn_status check_files(const rn_checkpoint *checkpoint, const rn_weight_fo
 rn_status rn_weight_form_read(const rn_checkpoint *checkpoint, const rn_weight_form *form,
                               uint64_t first, uint64_t rows, rn_form_piece piece, void *self) {
     rn_weight_forms *forms = checkpoint->forms;
+    if (form->experts) return rn_form_stack_read(checkpoint, form, first, rows, piece, self);
     reading r = {.checkpoint = checkpoint, .form = form, .piece = piece, .self = self};
     pthread_mutex_lock(&forms->mutex);
     uint8_t *room = forms->room + (-(uintptr_t)forms->room & (ALIGN - 1));

@@ -110,6 +110,11 @@ static bool is_scale_dtype(rn_dtype dtype) {
 
 // ---- what a form becomes ------------------------------------------------------------------------
 
+// Experts of a layer are one weight, whose matrices are runs of bytes.
+static bool is_expert(const rn_tensor_info *data) {
+    return rn_str_matches(data->name, RN_STR("*.experts.*"));
+}
+
 // Whole numbers of 4 or 8 bits. q4_0 and q8_0 have fast products; int4 is exact for any zero where
 // its groups, which follow from the columns, lie within the file's.
 static rn_dtype choose_integers(const rn_weight_form *f) {
@@ -117,7 +122,7 @@ static rn_dtype choose_integers(const rn_weight_form *f) {
     bool half = f->scale->dtype == RN_DTYPE_F16 || f->scale->dtype == RN_DTYPE_BF16;
     if (f->order) return RN_DTYPE_F16;
     if (f->symmetric && half && blocks) return f->bits == 4 ? RN_DTYPE_Q4_0 : RN_DTYPE_Q8_0;
-    uint64_t own = rn_quant_int4_group(f->cols);
+    uint64_t own = is_expert(f->data) ? 0 : rn_quant_int4_group(f->cols);
     if (f->bits == 4 && own && f->group % own == 0 && f->rows % 2 == 0) return RN_DTYPE_INT4;
     return f->bits == 4 && blocks ? RN_DTYPE_U4_B32 : RN_DTYPE_F16;
 }
@@ -193,6 +198,12 @@ static rn_status read_tiles(const finder *f, rn_weight_form *form) {
     return RN_OK;
 }
 
+static rn_dtype choose_fp8(const rn_weight_form *f) {
+    uint64_t run = f->group_count == 1 ? f->cols : f->group; // of one scale
+    if (f->cols % 128 == 0 && run % 128 == 0) return RN_DTYPE_F8_B128;
+    return f->cols % 32 == 0 && run % 32 == 0 ? RN_DTYPE_F8_B32 : RN_DTYPE_F32;
+}
+
 static rn_status find_fp8(const finder *f, const rn_tensor_info *data, rn_weight_form *form) {
     *form = (rn_weight_form){.kind = RN_FORM_FP8, .data = data, .bits = 8};
     form->scale = find(f, ".weight_scale_inv");
@@ -201,10 +212,28 @@ static rn_status find_fp8(const finder *f, const rn_tensor_info *data, rn_weight
     form->rows = data->dims[0];
     form->cols = data->dims[1];
     RN_TRY(read_tiles(f, form));
-    uint64_t run = form->group_count == 1 ? form->cols : form->group; // of one scale
-    form->dtype = RN_DTYPE_F32;
-    if (form->cols % 32 == 0 && run % 32 == 0) form->dtype = RN_DTYPE_F8_B32;
-    if (form->cols % 128 == 0 && run % 128 == 0) form->dtype = RN_DTYPE_F8_B128;
+    form->dtype = choose_fp8(form);
+    return RN_OK;
+}
+
+// Of all experts of a layer, each with tiles of its own.
+static rn_status find_fp8_stack(const finder *f, const rn_tensor_info *data, rn_weight_form *form) {
+    *form = (rn_weight_form){.kind = RN_FORM_FP8, .data = data, .bits = 8};
+    uint64_t rows = f->config->tile[0] ? f->config->tile[0] : 128;
+    uint64_t cols = f->config->tile[1] ? f->config->tile[1] : 128;
+    const uint64_t *dims = data->dims;
+    RN_TRY(need(f, data, "_scale_inv", &form->scale));
+    if (dims[1] % rows) return not_built(f, data, "of experts that are no whole tiles");
+    form->cols = dims[2];
+    const rn_tensor_info *t = form->scale;
+    if (!rn_mul_u64(dims[0], dims[1], &form->rows) || t->rank != 3 || t->dims[0] != dims[0] ||
+        t->dims[1] != dims[1] / rows || t->dims[2] != rn_div_up(dims[2], cols) ||
+        (!is_scale_dtype(t->dtype) && t->dtype != RN_DTYPE_F8_E8M0))
+        return wrong_shape(f, t, form);
+    form->scale_rows = rows;
+    form->group = cols;
+    form->group_count = t->dims[2];
+    form->dtype = choose_fp8(form);
     return RN_OK;
 }
 
@@ -222,7 +251,8 @@ static rn_status find_int8(const finder *f, const rn_tensor_info *data, rn_weigh
     if (!is_scale_dtype(t->dtype) || (!one && (t->rank == 0 || t->dims[0] != form->rows)))
         return wrong_shape(f, t, form);
     RN_TRY(read_groups(f, form, one || form->rows == 0 ? 1 : t->elements / form->rows));
-    form->dtype = form->group_count == 1 ? RN_DTYPE_INT8 : choose_integers(form);
+    bool whole = form->group_count == 1 && !is_expert(data);
+    form->dtype = whole ? RN_DTYPE_INT8 : choose_integers(form);
     return RN_OK;
 }
 
@@ -385,6 +415,10 @@ static rn_status find_form(finder *f, const rn_tensor_info *t, rn_weight_form *o
         return has_e4m3_scale(f) ? find_nvfp4(f, t, out) : find_mxfp4(f, t, ".weight_scale", out);
     }
     if (method == RN_FORMS_MXFP4 && ends(f, t, "_blocks")) return find_mxfp4(f, t, "_scales", out);
+    if (t->dtype == RN_DTYPE_F8_E4M3 && t->rank == 3 && ends(f, t, "_proj")) {
+        f->base = t->name;
+        return find_fp8_stack(f, t, out);
+    }
     if (ends(f, t, ".weight")) {
         if (t->dtype == RN_DTYPE_F8_E4M3) return find_fp8(f, t, out);
         if (t->dtype == RN_DTYPE_F8_E5M2) return not_built(f, t, "f8_e5m2 with scales");
@@ -397,9 +431,8 @@ static rn_status find_form(finder *f, const rn_tensor_info *t, rn_weight_form *o
 
 static rn_status name_form(const finder *f, rn_weight_form *form) {
     char name[NAME_BYTES];
-    bool blocks = rn_str_ends(form->data->name, RN_STR("_blocks"));
-    int length =
-        snprintf(name, sizeof name, "%.*s%s", RN_STR_ARG(f->base), blocks ? "" : ".weight");
+    bool bare = rn_str_ends(form->data->name, RN_STR("_blocks")) || form->data->rank == 3;
+    int length = snprintf(name, sizeof name, "%.*s%s", RN_STR_ARG(f->base), bare ? "" : ".weight");
     void *copy;
     if (length >= NAME_BYTES) return not_built(f, form->data, "of too long a name");
     RN_TRY(rn_arena_copy(&f->checkpoint->arena, name, (size_t)length, &copy));
@@ -444,7 +477,8 @@ static rn_status find_all(rn_checkpoint *checkpoint, const rn_forms_config *conf
                                "quantization_config says that weights are quantised, but "
                                "no tensor is"),
                        "remove quantization_config from config.json if the weights are plain");
-    return make_room(forms);
+    RN_TRY(make_room(forms));
+    return rn_checkpoint_stack_forms(checkpoint);
 }
 
 // Room for `most`; closed with the checkpoint from here on.

@@ -10,7 +10,8 @@
 //
 //     form     tensors of X.weight                                               becomes
 //     fp8      X.weight e4m3 (o, i), X.weight_scale_inv or X.weight_scale:        f8_b128, f8_b32
-//              tiles (o/128, i/128), rows (o, 1) or one
+//              tiles (o/128, i/128), rows (o, 1) or one; or of all experts of a
+//              layer X e4m3 (E, o, i), X_scale_inv (E, o/128, i/128)
 //     int8     X.weight i8 (o, i), X.weight_scale (o, i/g)                        int8 | q8_0
 //     packed   X.weight_packed i32 (o, i/n), X.weight_scale (o, i/g),             q4_0, q8_0 |
 //              X.weight_shape (2), X.weight_zero_point i32 (o/n, i/g) or none     int4, u4_b32
@@ -32,6 +33,10 @@
 // below 2^-17 (they become f16) and where it says f16. Shapes that have no whole blocks of the kind
 // become f32. What a weight becomes depends on headers, the configuration and g_idx alone, so that
 // plans are exact; scales and zeros are looked at when they are read.
+//
+// Experts are forms of their own, and together one with the name "....experts.*....": its rows are
+// theirs, one expert behind the other. They become kinds whose matrices are runs of bytes (not
+// int4, not int8), so that such a stack is one weight.
 #ifndef RN_IO_WEIGHT_FORMS_H
 #define RN_IO_WEIGHT_FORMS_H
 
@@ -92,6 +97,9 @@ typedef struct rn_weight_form {
     // NULL: there is none. `order` is g_idx, where groups are not runs of columns.
     const rn_tensor_info *data, *scale, *zero, *order, *factor, *shape;
     const rn_tensor_info *ordered; // g_idx, where they are
+    // A stack: those of its experts, and all else as the first has it, but rows and name.
+    const struct rn_weight_form *const *experts; // (expert_count), or NULL
+    uint32_t expert_count;
 } rn_weight_form;
 
 // Finds the checkpoint's forms and holds what reading them needs (up to some MiB, charged to io).
@@ -108,7 +116,7 @@ RN_MUST_USE rn_status rn_checkpoint_add_forms(rn_checkpoint *checkpoint,
 const rn_weight_form *rn_checkpoint_form(const rn_checkpoint *checkpoint, const char *name);
 // The number `index` of them; NULL behind the last.
 const rn_weight_form *rn_checkpoint_form_at(const rn_checkpoint *checkpoint, size_t index);
-// The tensors of a form, at most RN_FORM_TENSORS; returns how many.
+// The tensors of a form that is no stack, at most RN_FORM_TENSORS; returns how many.
 #define RN_FORM_TENSORS 7
 size_t rn_weight_form_tensors(const rn_weight_form *form,
                               const rn_tensor_info *out[RN_FORM_TENSORS]);

@@ -213,7 +213,9 @@ static rn_status list_group(rn_weights *w, rn_group_list *list, uint32_t entry) 
     list->first_file_weight[entry] = list->file_weight_count;
     for (uint32_t i = 0; i < group->value_count; i++) {
         rn_value value = w->plan->group_values[group->first_value + i];
-        bool pieces = is_in_pieces(rn_graph_value(w->plan->graph, value));
+        const rn_value_info *info = rn_graph_value(w->plan->graph, value);
+        bool form = w->source.checkpoint && rn_checkpoint_form(w->source.checkpoint, info->name);
+        bool pieces = is_in_pieces(info) && !form;
         RN_TRY(pieces ? list_experts(w, list, value) : list_weight(w, list, value));
     }
     list->first[entry + 1] = list->extent_count;

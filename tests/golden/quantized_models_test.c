@@ -10,12 +10,13 @@ enum { COUNT = 16, VOCAB = 64 };
 static const struct {
     const char *name, *weights; // what the plan is told
 } forms[] = {
-    {"gptq_sym_g32", "q4_0"},  {"gptq_g128", "int4"},    {"gptq_v2_g32", "u4_b32"},
-    {"gptq_act_order", "f16"}, {"gptq_8bit", "q8_0"},    {"awq_g128", "int4"},
-    {"awq_g32", "u4_b32"},     {"fp8_block", "f8_b128"}, {"ct_fp8", "f8_b32"},
-    {"ct_int8", "int8"},       {"ct_int4", "q4_0"},      {"ct_int4_asym", "u4_b32"},
-    {"ct_nvfp4", "fp4_b64"},   {"ct_mxfp4", "mxfp4"},    {"modelopt_nvfp4", "fp4_b64"},
-    {"mxfp4", "mxfp4"},
+    {"gptq_sym_g32", "q4_0"},  {"gptq_g128", "int4"},        {"gptq_v2_g32", "u4_b32"},
+    {"gptq_act_order", "f16"}, {"gptq_8bit", "q8_0"},        {"awq_g128", "int4"},
+    {"awq_g32", "u4_b32"},     {"fp8_block", "f8_b128"},     {"ct_fp8", "f8_b32"},
+    {"ct_int8", "int8"},       {"ct_int4", "q4_0"},          {"ct_int4_asym", "u4_b32"},
+    {"ct_nvfp4", "fp4_b64"},   {"ct_mxfp4", "mxfp4"},        {"modelopt_nvfp4", "fp4_b64"},
+    {"mxfp4", "mxfp4"},        {"moe_fp8_block", "f8_b128"}, {"moe_gptq", "q4_0"},
+    {"moe_awq", "u4_b32"},     {"moe_fp8_stack", "f8_b32"},  {"moe_ct_int4", "q4_0"},
 };
 enum { FORM_COUNT = sizeof forms / sizeof *forms };
 
@@ -58,8 +59,8 @@ static void every_form_has_the_logits_of_the_dequantised_model(void **state) {
 // With rounded activations, as models are run.
 static void every_budget_gives_the_same_bits(void **state) {
     (void)state;
-    static const char *const names[] = {"gptq_sym_g32", "gptq_g128", "awq_g32", "ct_int8",
-                                        "ct_nvfp4"};
+    static const char *const names[] = {"gptq_sym_g32", "gptq_g128", "awq_g32",
+                                        "ct_int8",      "ct_nvfp4",  "moe_gptq"};
     rn_text_options rounded = text;
     rounded.unquantised_activations = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -161,9 +161,11 @@ static rn_status take_checkpoint_form(inventory *v, const rn_value_info *weight,
                        "the tensor '%.*s' is of a weight %s, the configuration asks for %s",
                        RN_STR_ARG(form->data->name), rn_shape_format(shape).text,
                        rn_shape_format(weight->shape).text);
-    size_t count = rn_weight_form_tensors(form, tensors);
-    for (size_t i = 0; i < count; i++)
-        use(v, tensors[i]);
+    for (uint32_t e = 0; e < (form->experts ? form->expert_count : 1); e++) {
+        size_t count = rn_weight_form_tensors(form->experts ? form->experts[e] : form, tensors);
+        for (size_t i = 0; i < count; i++)
+            use(v, tensors[i]);
+    }
     return RN_OK;
 }
 
@@ -177,11 +179,6 @@ static rn_status take_experts(inventory *v, const rn_value_info *stack) {
         one.shape.dims[0] = stack->shape.dims[0] / stack->experts;
         if (!rn_expert_tensor(stack->name, e, name, sizeof name))
             return rn_fail(RN_CORRUPT, "the name '%s' is too long", stack->name);
-        if (rn_checkpoint_form(v->checkpoint, name))
-            return rn_fail(RN_UNSUPPORTED,
-                           "'%s': experts of quantised checkpoints in several "
-                           "tensors each are not built",
-                           name);
         RN_TRY(take_whole(v, &one));
         if (rn_checkpoint_find(v->checkpoint, name)->dtype != stack->dtype)
             return rn_fail(RN_UNSUPPORTED, "'%s' is of another kind than the experts before it",
@@ -194,10 +191,10 @@ static rn_status take_weight(inventory *v, const rn_value_info *weight) {
     uint64_t before = v->info->weight_bytes;
     const rn_weight_form *checkpoint_form = rn_checkpoint_form(v->checkpoint, weight->name);
     bool in_parts = rn_component_suffix(weight->dtype, RN_COMPONENT_SCALE) != NULL;
-    if (weight->experts && strchr(weight->name, '*'))
-        RN_TRY(take_experts(v, weight));
-    else if (checkpoint_form)
+    if (checkpoint_form)
         RN_TRY(take_checkpoint_form(v, weight, checkpoint_form));
+    else if (weight->experts && strchr(weight->name, '*'))
+        RN_TRY(take_experts(v, weight));
     else
         RN_TRY(in_parts ? take_parts(v, weight) : take_whole(v, weight));
     v->info->parameters += rn_shape_elements(weight->shape, 1);

@@ -25,13 +25,7 @@ static void begin(void) {
     made.header_bytes = made.data_bytes = 0;
 }
 
-// The tensor's bytes, zero.
-static void *add(const char *name, const char *dtype, uint64_t element_bytes, uint64_t rows,
-                 uint64_t cols) {
-    uint64_t bytes = element_bytes * rows * (cols ? cols : 1);
-    char shape[48];
-    snprintf(shape, sizeof shape, cols ? "%llu,%llu" : "%llu", (unsigned long long)rows,
-             (unsigned long long)cols);
+static void *add_shape(const char *name, const char *dtype, uint64_t bytes, const char *shape) {
     assert_true(made.data_bytes + bytes <= MOST_BYTES);
     made.header_bytes +=
         (size_t)snprintf(made.header + made.header_bytes, sizeof made.header - made.header_bytes,
@@ -42,6 +36,15 @@ static void *add(const char *name, const char *dtype, uint64_t element_bytes, ui
     memset(at, 0, bytes);
     made.data_bytes += bytes;
     return at;
+}
+
+// The tensor's bytes, zero.
+static void *add(const char *name, const char *dtype, uint64_t element_bytes, uint64_t rows,
+                 uint64_t cols) {
+    char shape[48];
+    snprintf(shape, sizeof shape, cols ? "%llu,%llu" : "%llu", (unsigned long long)rows,
+             (unsigned long long)cols);
+    return add_shape(name, dtype, element_bytes * rows * (cols ? cols : 1), shape);
 }
 
 static rn_checkpoint *open_made(void) {
@@ -307,6 +310,69 @@ static void scales_that_are_not_finite_are_refused(void **unused) {
            "the scale of row 1 is 4.29497e+09");
 }
 
+// ---- experts ------------------------------------------------------------------------------------
+
+#define EXPERT "l.mlp.experts.%d.up_proj"
+
+// Expert `e` of (rows, cols) in fp8, with a scale a row.
+static void add_expert(int e, uint64_t rows, uint64_t cols) {
+    char name[64];
+    snprintf(name, sizeof name, EXPERT ".weight", e);
+    uint8_t *data = add(name, "F8_E4M3", 1, rows, cols);
+    snprintf(name, sizeof name, EXPERT ".weight_scale", e);
+    float *scales = add(name, "F32", 4, rows, 1);
+    for (uint64_t i = 0; i < rows * cols; i++)
+        data[i] = (uint8_t)(i * 7 + (uint64_t)e) & 0x7b;
+    for (uint64_t r = 0; r < rows; r++)
+        scales[r] = (float)(10 * e) + (float)r;
+}
+
+static void experts_of_a_layer_are_one_weight(void **unused) {
+    enum { EXPERTS = 3, EACH = 4, WIDE = 64 };
+    static kept one, all, some;
+    rn_forms_config config = {.method = RN_FORMS_COMPRESSED_TENSORS};
+    (void)unused;
+    begin();
+    for (int e = EXPERTS; e-- > 0;) // in any order
+        add_expert(e, EACH, WIDE);
+    rn_checkpoint *c = open_made();
+    assert_ok(rn_checkpoint_find_forms(c, &config));
+    const rn_weight_form *stack = rn_checkpoint_form(c, "l.mlp.experts.*.up_proj.weight");
+    assert_non_null(stack);
+    assert_true(stack->expert_count == EXPERTS && stack->rows == EXPERTS * EACH);
+    assert_true(stack->cols == WIDE && stack->dtype == RN_DTYPE_F8_B32);
+    all.end = some.end = 0;
+    assert_ok(rn_weight_form_read(c, stack, 0, stack->rows, keep, &all));
+    for (int e = 0; e < EXPERTS; e++) {
+        char name[64];
+        snprintf(name, sizeof name, EXPERT ".weight", e);
+        one.end = 0;
+        assert_ok(rn_weight_form_read(c, rn_checkpoint_form(c, name), 0, EACH, keep, &one));
+        assert_memory_equal(one.bytes, all.bytes + (size_t)e * one.end, one.end);
+    }
+    assert_ok(rn_weight_form_read(c, stack, 3, 6, keep, &some)); // of all three
+    uint64_t row_bytes = all.end / (EXPERTS * EACH);
+    assert_int_equal(some.end, 6 * row_bytes);
+    assert_memory_equal(some.bytes, all.bytes + 3 * row_bytes, some.end);
+    rn_checkpoint_close(c);
+}
+
+static void experts_of_several_kinds_are_refused(void **unused) {
+    rn_forms_config config = {.method = RN_FORMS_COMPRESSED_TENSORS};
+    (void)unused;
+    begin();
+    add_expert(0, 4, 64);
+    add_expert(1, 4, 128);
+    refuse(config, RN_UNSUPPORTED, "'l.mlp.experts.1.up_proj.weight' is f8_b128 (4, 128)");
+    begin();
+    add_shape("l.mlp.experts.up_proj", "F8_E4M3", 2 * 64 * 32, "2,64,32");
+    add_shape("l.mlp.experts.up_proj_scale_inv", "F32", 4 * 4, "2,1,2");
+    config = (rn_forms_config){.method = RN_FORMS_FP8, .tile = {32, 32}};
+    refuse(config, RN_CORRUPT, "up_proj_scale_inv' is f32 (2, 1, 2)");
+    config.tile[0] = 128;
+    refuse(config, RN_UNSUPPORTED, "no whole tiles");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_rows_are_read),
@@ -316,6 +382,8 @@ int main(void) {
         cmocka_unit_test(configurations_that_contradict_the_tensors_are_refused),
         cmocka_unit_test(groups_that_are_not_there_are_refused),
         cmocka_unit_test(scales_that_are_not_finite_are_refused),
+        cmocka_unit_test(experts_of_a_layer_are_one_weight),
+        cmocka_unit_test(experts_of_several_kinds_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
