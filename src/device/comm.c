@@ -116,7 +116,8 @@ static void rest(uint32_t *turns) {
 
 static void tell_all(rn_comm *comm, rn_notice_kind kind, uint32_t about, const char *text) {
     rn_notice notice = {.kind = kind, .about = about};
-    snprintf(notice.text, sizeof notice.text, "%s", text ? text : "");
+    // Messages may be longer than a notice, which has their beginning.
+    if (text) memcpy(notice.text, text, strnlen(text, sizeof notice.text - 1));
     for (uint32_t r = 0; r < comm->size; r++)
         if (r != comm->rank) comm->table->notify(comm, r, &notice);
 }
