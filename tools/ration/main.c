@@ -316,7 +316,8 @@ static void use_programs(const invocation *in) {
 static rn_status run_recorded(invocation *in) {
     RN_TRY(begin_profiling(in));
     rn_stage("start");
-    rn_status s = in->command->limits_memory ? begin_budget(in) : RN_OK;
+    rn_status s = find_model(in);
+    if (s == RN_OK && in->command->limits_memory) s = begin_budget(in);
     if (s == RN_OK) s = in->command->run(in);
     in->reached = rn_stage_last();
     rn_stage("final_cleanup");
@@ -337,9 +338,6 @@ static int carry_out(const command *c, int argc, char **argv) {
     if (s == RN_OK) {
         rn_log_set(rn_sink_file(stderr), read_log_form(&in), read_log_level(&in));
         use_programs(&in);
-        s = find_model(&in);
-    }
-    if (s == RN_OK) {
         s = run_recorded(&in);
     }
     if (s == RN_OK && (fflush(stdout) != 0 || ferror(stdout)))
