@@ -82,6 +82,11 @@ RN_API RN_MUST_USE rn_status rn_comm_send(rn_comm *comm, uint32_t to, const void
 RN_API RN_MUST_USE rn_status rn_comm_receive(rn_comm *comm, uint32_t from, void *data,
                                              uint64_t bytes);
 
+// As rn_comm_receive, for as long as it takes: of a rank that waits to be told what to do. The
+// timeout does not count, the end of another rank does.
+RN_API RN_MUST_USE rn_status rn_comm_receive_idle(rn_comm *comm, uint32_t from, void *data,
+                                                  uint64_t bytes);
+
 // ---- the start of a job -------------------------------------------------------------------------
 
 // Compares texts of all ranks ("model: ...", "options: ..."): RN_INVALID on all of them names the

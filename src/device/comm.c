@@ -267,7 +267,12 @@ rn_status rn_comm_begin(rn_comm *comm, rn_message *message) {
     return comm->culprit == RN_NO_RANK ? keep(comm, s) : fail_as_known(comm);
 }
 
-rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t count) {
+// Whoever asks hears that this rank waits, too; so it is not the one that is missing.
+static void answer_idle(rn_comm *comm, uint32_t peer) {
+    tell_all(comm, RN_NOTICE_WAITS, peer, NULL);
+}
+
+static rn_status wait_for(rn_comm *comm, rn_message *messages, uint32_t count, bool idle) {
     uint32_t turns = 0;
     uint64_t begin = rn_clock_ns();
     if (comm->failure.status != RN_OK) return rn_error_restore(&comm->failure);
@@ -282,11 +287,16 @@ rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t count) {
                 return give_up(comm, open->peer,
                                rn_fail(RN_DEVICE, "rank %u of %u has ended before this one",
                                        open->peer, comm->size));
-            if (asked || since(begin) > comm->timeout_seconds - asking_seconds(comm))
-                return find_missing(comm, messages, count);
+            bool late = since(begin) > comm->timeout_seconds - asking_seconds(comm);
+            if (idle && asked) answer_idle(comm, open->peer);
+            if (!idle && (asked || late)) return find_missing(comm, messages, count);
         }
         rest(&turns);
     }
+}
+
+rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t count) {
+    return wait_for(comm, messages, count, false);
 }
 
 void rn_comm_abort(rn_comm *comm, const char *why) {
@@ -323,12 +333,20 @@ rn_status rn_comm_send(rn_comm *comm, uint32_t to, const void *data, uint64_t by
     return rn_comm_wait(comm, &m, 1);
 }
 
-rn_status rn_comm_receive(rn_comm *comm, uint32_t from, void *data, uint64_t bytes) {
+static rn_status receive(rn_comm *comm, uint32_t from, void *data, uint64_t bytes, bool idle) {
     rn_message m = {.peer = from, .data = data, .bytes = bytes};
     if (from >= rn_comm_size(comm) || from == rn_comm_rank(comm))
         return rn_fail(RN_INVALID, "there is no other rank %u", from);
     RN_TRY(rn_comm_begin(comm, &m));
-    return rn_comm_wait(comm, &m, 1);
+    return wait_for(comm, &m, 1, idle);
+}
+
+rn_status rn_comm_receive(rn_comm *comm, uint32_t from, void *data, uint64_t bytes) {
+    return receive(comm, from, data, bytes, false);
+}
+
+rn_status rn_comm_receive_idle(rn_comm *comm, uint32_t from, void *data, uint64_t bytes) {
+    return receive(comm, from, data, bytes, true);
 }
 
 // Messages of a collective: one a rank and direction at most.
