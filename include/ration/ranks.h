@@ -48,6 +48,14 @@ RN_API double rn_collective_seconds(rn_collective collective, const rn_link *lin
 RN_API RN_MUST_USE rn_status rn_ranks_split(const uint64_t *block_bytes, uint32_t block_count,
                                             uint32_t ranks, uint32_t *out_first);
 
+// The same where ranks have room for different numbers of bytes: the largest share is as small as
+// can be while each has room for its own. Where no cut does that, the shares exceed their rooms by
+// the same factor, as nearly as can be.
+RN_API RN_MUST_USE rn_status rn_ranks_split_within(const uint64_t *block_bytes,
+                                                   uint32_t block_count,
+                                                   const uint64_t *room_bytes /* (ranks) */,
+                                                   uint32_t ranks, uint32_t *out_first);
+
 typedef struct rn_ranks_row {
     char name[32]; // "pipeline", "tensor parallel", "ZeRO 3"
     bool possible; // else `why` says why not

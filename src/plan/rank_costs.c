@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/str.h"
+#include "memory/account.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -73,40 +74,127 @@ double rn_collective_seconds(rn_collective collective, const rn_link *link, uint
 
 // ---- blocks of a pipeline -----------------------------------------------------------------------
 
-// Whether shares of at most `most` bytes do, and which: each rank takes what it can, but leaves one
-// block for each rank behind it.
-static bool deal(const uint64_t *bytes, uint32_t count, uint32_t ranks, uint64_t most,
-                 uint32_t *out_first) {
-    uint32_t at = 0;
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint64_t sum = 0;
-        out_first[r] = at;
-        while (at < count - (ranks - 1 - r) && bytes[at] <= most - sum)
-            sum += bytes[at++];
-        if (at == out_first[r]) return false;
-    }
-    out_first[ranks] = count;
-    return at == count;
+// What a rank may have at most: as much as all, of its own room, or a multiple of that.
+typedef struct share_limit {
+    const uint64_t *room; // (ranks); NULL: no limit of their own
+    uint64_t most;
+    double factor; // of the room; below 1: 1
+} share_limit;
+
+static uint64_t limit_of(const share_limit *limit, uint32_t rank) {
+    if (!limit->room) return limit->most;
+    double wide = (double)limit->room[rank] * limit->factor;
+    uint64_t room = limit->factor <= 1                ? limit->room[rank]
+                    : wide < (double)(UINT64_MAX / 2) ? (uint64_t)wide
+                                                      : UINT64_MAX / 2;
+    return rn_min_u64(room, limit->most);
 }
 
-rn_status rn_ranks_split(const uint64_t *block_bytes, uint32_t block_count, uint32_t ranks,
-                         uint32_t *out_first) {
-    uint64_t low = 0, high = 0;
+// Blocks that are to be dealt.
+typedef struct dealing {
+    const uint64_t *bytes; // (count)
+    uint32_t count, ranks;
+    uint64_t all;  // bytes
+    bool *reached; // (ranks + 1, count + 1): the first r ranks can have the first b blocks
+} dealing;
+
+static bool *reached(const dealing *d, uint32_t rank) {
+    return d->reached + (size_t)rank * (d->count + 1u);
+}
+
+// What rank r can end with, from what the ranks before it can: its share is the smallest where they
+// end as far on as they can.
+static void reach(const dealing *d, const share_limit *limit, uint32_t rank) {
+    const bool *before = reached(d, rank);
+    bool *now = reached(d, rank + 1);
+    uint64_t sum = 0, most = limit_of(limit, rank);
+    bool any = false;
+    now[0] = false;
+    for (uint32_t b = 0; b < d->count; b++) {
+        if (before[b]) sum = 0;
+        any = any || before[b];
+        sum += d->bytes[b];
+        now[b + 1] = any && sum <= most;
+    }
+}
+
+// Whether shares within their limits do, and which: the first ranks have the most.
+static bool deal(const dealing *d, const share_limit *limit, uint32_t *out_first) {
+    memset(reached(d, 0), 0, d->count + 1u);
+    reached(d, 0)[0] = true;
+    for (uint32_t r = 0; r < d->ranks; r++)
+        reach(d, limit, r);
+    uint32_t at = d->count;
+    if (!reached(d, d->ranks)[at]) return false;
+    for (uint32_t r = d->ranks; r > 0; r--) {
+        out_first[r] = at;
+        do
+            at--;
+        while (!reached(d, r - 1)[at]);
+    }
+    out_first[0] = 0;
+    return true;
+}
+
+// The smallest common limit that does, and its shares; all bytes do.
+static void find_shares(const dealing *d, share_limit limit, uint32_t *out_first) {
+    uint64_t low = 0, high = d->all;
+    while (low < high) {
+        limit.most = low + (high - low) / 2;
+        if (deal(d, &limit, out_first))
+            high = limit.most;
+        else
+            low = limit.most + 1;
+    }
+    limit.most = low;
+    (void)deal(d, &limit, out_first);
+}
+
+// By how much all rooms must be exceeded; 0: some have none, and there is no such factor.
+static double find_factor(const dealing *d, const uint64_t *room, uint32_t *out_first) {
+    double low = 1, high = 2;
+    share_limit limit = {.room = room, .most = d->all, .factor = high};
+    while (!deal(d, &limit, out_first)) {
+        if (high > 1e18) return 0;
+        limit.factor = high *= 2;
+    }
+    for (int i = 0; i < 60; i++) {
+        limit.factor = low + (high - low) / 2;
+        *(deal(d, &limit, out_first) ? &high : &low) = limit.factor;
+    }
+    return high;
+}
+
+static void deal_within(const dealing *d, const uint64_t *room, uint32_t *out_first) {
+    share_limit limit = {.room = room, .most = d->all, .factor = 1};
+    if (room && !deal(d, &limit, out_first)) {
+        limit.factor = find_factor(d, room, out_first);
+        if (limit.factor == 0) limit.room = NULL;
+    }
+    find_shares(d, limit, out_first);
+}
+
+rn_status rn_ranks_split_within(const uint64_t *block_bytes, uint32_t block_count,
+                                const uint64_t *room_bytes, uint32_t ranks, uint32_t *out_first) {
+    dealing d = {.bytes = block_bytes, .count = block_count, .ranks = ranks};
+    size_t places = ((size_t)ranks + 1) * ((size_t)block_count + 1);
+    void *block = NULL;
     if (ranks == 0 || ranks > block_count)
         return rn_hint(rn_fail(RN_INVALID, "%u ranks for %u blocks", ranks, block_count),
                        "a rank has at least one block: take fewer ranks");
     for (uint32_t i = 0; i < block_count; i++)
-        if (!rn_add_u64(high, block_bytes[i], &high))
+        if (!rn_add_u64(d.all, block_bytes[i], &d.all))
             return rn_fail(RN_INVALID, "blocks of more bytes than can be counted");
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (deal(block_bytes, block_count, ranks, middle, out_first))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    deal(block_bytes, block_count, ranks, low, out_first);
+    RN_TRY(rn_alloc(RN_HOST_OTHER, places, &block));
+    d.reached = block;
+    deal_within(&d, room_bytes, out_first);
+    rn_free(RN_HOST_OTHER, block, places);
     return RN_OK;
+}
+
+rn_status rn_ranks_split(const uint64_t *block_bytes, uint32_t block_count, uint32_t ranks,
+                         uint32_t *out_first) {
+    return rn_ranks_split_within(block_bytes, block_count, NULL, ranks, out_first);
 }
 
 // ---- text ---------------------------------------------------------------------------------------

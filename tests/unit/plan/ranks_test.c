@@ -98,6 +98,53 @@ static void blocks_are_dealt_as_evenly_as_can_be(void **state) {
     assert_fails(RN_INVALID, rn_ranks_split(huge, 2, 1, first));
 }
 
+// Whether some cut gives every rank no more than its room.
+static bool some_cut_fits(const uint64_t *bytes, uint32_t count, const uint64_t *room,
+                          uint32_t ranks) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i + ranks <= count; i++) {
+        sum += bytes[i];
+        if (sum > room[0]) return false;
+        bool last = ranks == 1 && i + 1 == count;
+        if (last || (ranks > 1 && some_cut_fits(bytes + i + 1, count - i - 1, room + 1, ranks - 1)))
+            return true;
+    }
+    return false;
+}
+
+static void rooms_are_kept_where_they_can_be(void **state) {
+    (void)state;
+    uint32_t seed = 5, first[9];
+    for (int round = 0; round < 300; round++) {
+        uint64_t bytes[8], room[4];
+        for (int i = 0; i < 8; i++) {
+            seed = seed * 1664525 + 1013904223;
+            bytes[i] = 1 + (seed >> 20) % 50;
+        }
+        for (int i = 0; i < 4; i++) {
+            seed = seed * 1664525 + 1013904223;
+            room[i] = (seed >> 20) % 150;
+        }
+        for (uint32_t ranks = 1; ranks <= 4; ranks++) {
+            assert_ok(rn_ranks_split_within(bytes, 8, room, ranks, first));
+            bool fits = true;
+            assert_int_equal(0, first[0]);
+            assert_int_equal(8, first[ranks]);
+            for (uint32_t r = 0; r < ranks; r++) {
+                uint64_t sum = 0;
+                assert_true(first[r] < first[r + 1]);
+                for (uint32_t b = first[r]; b < first[r + 1]; b++)
+                    sum += bytes[b];
+                fits = fits && sum <= room[r];
+            }
+            assert_int_equal(some_cut_fits(bytes, 8, room, ranks), fits);
+        }
+    }
+    uint64_t four[4] = {10, 10, 10, 10}, rooms[2] = {20, 10}; // too little: 27 and 13 of 40
+    assert_ok(rn_ranks_split_within(four, 4, rooms, 2, first));
+    assert_int_equal(3, first[1]);
+}
+
 static rn_plan *plan_of(const char *name, rn_recipe *recipe) {
     rn_plan *plan = NULL;
     assert_ok(rn_builtin_recipe(name, recipe));
@@ -168,6 +215,7 @@ int main(void) {
         cmocka_unit_test(a_link_is_read),
         cmocka_unit_test(collectives_cost_what_the_formulas_say),
         cmocka_unit_test(blocks_are_dealt_as_evenly_as_can_be),
+        cmocka_unit_test(rooms_are_kept_where_they_can_be),
         cmocka_unit_test(zero_divides_what_its_stage_says),
         cmocka_unit_test(text_is_divided_by_layers_or_heads),
     };
