@@ -20,6 +20,7 @@
 #ifndef RATION_GENERATE_H
 #define RATION_GENERATE_H
 
+#include <ration/comm.h>
 #include <ration/model.h>
 #include <ration/sampler.h>
 
@@ -33,6 +34,22 @@ typedef enum rn_speculation {
     RN_SPECULATE_NEVER,
     RN_SPECULATE_ALWAYS
 } rn_speculation;
+
+// What one of several ranks has of a model, by its plan.
+typedef struct rn_rank_share {
+    uint32_t rank;
+    rn_status status; // of its plan: RN_OK, or RN_OVER_BUDGET
+    uint32_t first_block, end_block;
+    char first_name[32], last_name[32]; // of these blocks: "embedding", "layer 10"
+    char device[32];
+    uint64_t budget_bytes;          // as given; RN_NO_LIMIT: none
+    uint64_t planned_bytes;         // where the plan was refused: the least that one takes
+    uint64_t smallest_budget_bytes; // that works
+    uint64_t purpose_bytes[RN_PURPOSE_COUNT]; // of planned_bytes; 0 where it was refused
+    uint64_t streamed_bytes;                  // of weights, in each run
+    uint32_t rows, pages;
+    double prefill_seconds, decode_seconds; // of its part: the typical prompt; a token
+} rn_rank_share;
 
 typedef struct rn_generator_options {
     rn_text_options text;
@@ -59,7 +76,13 @@ typedef struct rn_generator_options {
     bool measure_rates; // where plans for the CPU count with drafts (rn_rates_use): once one fits,
                         // rn_rates_measure_quick, and a plan with what that found
     void (*planned)(void *self, const rn_plan *plan); // once there is a plan, before anything is
-    void *planned_self;   // loaded; again where the device had no room for it. May be NULL
+    void *planned_self; // loaded; again where the device had no room for it. May be NULL
+    // Several ranks, which all create a generator of the same model with the same options; borrowed
+    // while it lives. Rank 0's `text` counts. NULL, or of one rank: this process alone. See below.
+    rn_comm *comm;
+    // With several ranks: what each of them has (`count` is rn_comm_size), before anything is
+    // loaded or refused; on all ranks, with planned_self. May be NULL.
+    void (*shared)(void *self, const rn_rank_share *shares, uint32_t count);
     uint64_t reserved[4]; // zero
 } rn_generator_options;
 
@@ -150,6 +173,34 @@ RN_API const rn_error_info *rn_sequence_failure(const rn_sequence *sequence);
 RN_API const uint32_t *rn_sequence_tokens(const rn_sequence *sequence, size_t *out_count);
 // Pauses, and forgets all tokens from `count` on; their pages are released.
 RN_API void rn_sequence_rewind(rn_sequence *sequence, size_t count);
+
+// ---- several ranks ------------------------------------------------------------------------------
+//
+// A model is cut into consecutive blocks, one part a rank, by bytes and by what each rank's budget
+// has room for. Each rank plans its part within its own budget, reads its own weights and holds its
+// own KV pages; hidden rows go from rank to rank. The text is the same, bit for bit, as that of one
+// process, on CPUs. Rank 0 has the sequences:
+//
+//     RN_TRY(rn_generator_create(model, &options, &generator)); // all ranks
+//     if (rn_comm_rank(comm) > 0) s = rn_generator_follow(generator);
+//     else ... // sequences and steps, as ever
+//     rn_generator_destroy(generator);
+//
+// Where one rank's plan does not fit its budget, all of them return RN_OVER_BUDGET before anything
+// is loaded. A step that fails on one rank ends the job: the error names the rank, and nothing can
+// be tried again. No drafts, no hybrid execution; the cache does not grow; one step at a time can
+// not be cancelled, only what is between them.
+
+// Of ranks above 0: takes part in all steps, until rank 0 destroys its generator.
+RN_API RN_MUST_USE rn_status rn_generator_follow(rn_generator *generator);
+// (count), as rn_generator_options.shared had them; NULL, and 0, for one process.
+RN_API const rn_rank_share *rn_generator_shares(const rn_generator *generator, uint32_t *out_count);
+// On paper: what each of so many ranks like this process would have. Not refused where one of them
+// does not fit: its share says so. RN_INVALID: more ranks than layers.
+RN_API RN_MUST_USE rn_status rn_generator_predict_shares(const rn_model *model,
+                                                         const rn_generator_options *options,
+                                                         uint32_t ranks,
+                                                         rn_rank_share *out /* (ranks) */);
 
 // ---- stop strings -------------------------------------------------------------------------------
 

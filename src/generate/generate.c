@@ -122,7 +122,7 @@ uint64_t rn_generator_page_bytes(const rn_graph *graph) {
 
 static rn_status open_session(rn_generator *g, const rn_text_maker *maker) {
     const rn_graph *graph = rn_plan_graph(g->plan);
-    g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
+    if (!g->job.comm) g->rows = (uint32_t)rn_plan_get_summary(g->plan)->rows;
     if (g->plan->every_run) g->rows = (uint32_t)g->plan->segments.rows;
     rn_session_options session = g->options.session;
     bool grows = g->options.grow_kv && g->text.sequences == 1 && !g->options.prefix_caching;
@@ -206,8 +206,18 @@ static void lower_budget(void *self, uint64_t bytes) {
     rn_device_budget_lower(g->options.session.device, bytes, &g->options.device_budget);
 }
 
+// All ranks or none: a plan that one of them makes again would not be what the others know of.
+static rn_status open_on_ranks(opening *o) {
+    const rn_plan *plan = NULL;
+    rn_generator *g = o->g;
+    o->maker = &g->job.maker;
+    RN_TRY(rn_ranks_agree_plans(g, make_plan(o, &plan)));
+    return rn_comm_agree(g->job.comm, open_plan(o));
+}
+
 static rn_status open_generator(rn_generator *g, const rn_text_maker *maker) {
     opening o = {.g = g, .maker = maker, .text = g->text, .draft_most = g->draft_most};
+    if (g->job.comm) return open_on_ranks(&o);
     return rn_recover(&(rn_recovery){.device = g->options.session.device,
                                      .self = &o,
                                      .plan = make_plan,
@@ -216,9 +226,8 @@ static rn_status open_generator(rn_generator *g, const rn_text_maker *maker) {
                                      .lower = lower_budget});
 }
 
-// With its memory, but without a plan.
-static rn_status prepare(const rn_text_maker *maker, const rn_generator_options *options,
-                         rn_generator **out) {
+rn_status rn_generator_prepare(const rn_text_maker *maker, const rn_generator_options *options,
+                               rn_generator **out) {
     void *block = NULL;
     *out = NULL;
     RN_TRY(rn_alloc_zeroed(FROM, 1, sizeof(rn_generator), &block));
@@ -227,6 +236,7 @@ static rn_status prepare(const rn_text_maker *maker, const rn_generator_options 
     rn_arena_init(&g->memory, FROM, RN_PAGE_BYTES);
     rn_status s = rn_generator_resolve(maker, g);
     if (s == RN_OK) s = take_memory(g);
+    if (s == RN_OK && rn_generator_has_ranks(&g->options)) s = rn_ranks_open(maker, g);
     if (s == RN_OK)
         *out = g;
     else
@@ -237,8 +247,10 @@ static rn_status prepare(const rn_text_maker *maker, const rn_generator_options 
 rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generator_options *options,
                                    rn_generator **out) {
     rn_generator *g = NULL;
+    rn_generator_options own = options ? *options : (rn_generator_options){0};
     *out = NULL;
-    RN_TRY(prepare(maker, options, &g));
+    if (rn_generator_has_ranks(&own)) RN_TRY(rn_ranks_agree_options(maker, &own));
+    RN_TRY(rn_generator_prepare(maker, &own, &g));
     rn_status s = open_generator(g, maker);
     if (s == RN_OK)
         *out = g;
@@ -250,8 +262,10 @@ rn_status rn_generator_create_from(const rn_text_maker *maker, const rn_generato
 rn_status rn_generator_plan_from(const rn_text_maker *maker, const rn_generator_options *options,
                                  rn_plan **out) {
     rn_generator *g = NULL;
+    rn_generator_options own = options ? *options : (rn_generator_options){0};
     *out = NULL;
-    RN_TRY(prepare(maker, options, &g));
+    own.comm = NULL; // nobody is asked
+    RN_TRY(rn_generator_prepare(maker, &own, &g));
     rn_status s = rn_generator_make_plan(maker, g);
     if (s == RN_OK) {
         *out = g->plan;
@@ -263,6 +277,7 @@ rn_status rn_generator_plan_from(const rn_text_maker *maker, const rn_generator_
 
 void rn_generator_destroy(rn_generator *g) {
     if (!g) return;
+    rn_ranks_close(g);
     rn_session_destroy(g->session);
     rn_plan_destroy(g->plan);
     rn_arena_free_all(&g->memory);

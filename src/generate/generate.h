@@ -5,6 +5,8 @@
 //     sequence.c        what they are asked      generate_model.c  of a model on disk
 //     speculate.c       drafts                  kv_sides.c        KV pages on two sides
 //     pace.c            prompt rows by time
+//     rank_part.c       a part of the model    rank_shares.c     ranks plan together
+//     rank_steps.c      their steps
 //
 // A sequence is tokens and how far the KV cache has got with them:
 //
@@ -99,6 +101,21 @@ typedef struct rn_kv_sides {
     int32_t *moved;  // (pages): scratch
 } rn_kv_sides;
 
+// One of several ranks (rank_shares.c, rank_steps.c).
+typedef struct rn_rank_job {
+    rn_comm *comm; // NULL: one process
+    uint32_t rank, ranks;
+    struct rn_rank_part *part; // what of the model is this rank's ...
+    rn_text_maker maker;       // ... and its maker
+    rn_rank_share *shares;     // (ranks)
+    uint8_t *packet;           // a step's inputs on their way
+    uint64_t packet_bytes;     // of the largest
+    uint8_t *hidden;           // what comes of the rank before, in a run of `rows` at most
+    uint64_t hidden_row_bytes; // 0: nothing does
+    float *logits;             // (logit_rows, vocab): what comes of the last rank; NULL: nothing
+    bool ended;                // the others know that no step will follow
+} rn_rank_job;
+
 struct rn_generator {
     rn_text_options text; // nothing left to default
     rn_generator_options options;
@@ -129,6 +146,7 @@ struct rn_generator {
     uint32_t reader_count;       // a power of two; 0: beginnings are not shared
 
     rn_kv_sides sides;
+    rn_rank_job job;
 
     rn_sequence *line; // those in use; who is in front is served first
     rn_sequence *free;
@@ -163,6 +181,34 @@ RN_MUST_USE rn_status rn_kv_sides_take_memory(rn_generator *generator);
 RN_MUST_USE rn_status rn_kv_sides_sync(rn_generator *generator, bool on_host);
 // After it.
 void rn_kv_sides_wrote(rn_generator *generator, bool on_host);
+
+// ---- several ranks (rank_shares.c, rank_steps.c) ------------------------------------------------
+
+// Whether the options are of one of several ranks.
+bool rn_generator_has_ranks(const rn_generator_options *options);
+// A generator with its memory, without a plan.
+RN_MUST_USE rn_status rn_generator_prepare(const rn_text_maker *maker,
+                                           const rn_generator_options *options, rn_generator **out);
+// As rn_generator_predict_shares.
+RN_MUST_USE rn_status rn_ranks_predict(const rn_text_maker *maker,
+                                       const rn_generator_options *options, uint32_t ranks,
+                                       rn_rank_share *out /* (ranks) */);
+// What all ranks have in common: rank 0's text options; RN_INVALID names a rank with another model.
+RN_MUST_USE rn_status rn_ranks_agree_options(const rn_text_maker *maker,
+                                             rn_generator_options *options);
+// This rank's part of the model, once the options are resolved, and memory for its steps.
+RN_MUST_USE rn_status rn_ranks_open(const rn_text_maker *maker, rn_generator *generator);
+void rn_ranks_close(rn_generator *generator);
+// All ranks hear what each has, and RN_OVER_BUDGET where one was refused; `planned` is this rank's
+// plan, or its refusal with the thread's error.
+RN_MUST_USE rn_status rn_ranks_agree_plans(rn_generator *generator, rn_status planned);
+
+// Rank 0: a run of all ranks with the inputs that the generator has. Of the first `logits` wanted
+// rows *out_logits are there; 0: nobody waits for them.
+RN_MUST_USE rn_status rn_ranks_run(rn_generator *generator, uint32_t rows, uint32_t logits,
+                                   const float **out_logits);
+// The inputs that the graph of this process has.
+RN_MUST_USE rn_status rn_generator_set_inputs(rn_generator *generator, uint32_t rows);
 
 // ---- sequences ----------------------------------------------------------------------------------
 

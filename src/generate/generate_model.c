@@ -31,3 +31,9 @@ rn_status rn_generator_predict(const rn_model *model, const rn_generator_options
     rn_text_maker maker = maker_of(model);
     return rn_generator_plan_from(&maker, options, out);
 }
+
+rn_status rn_generator_predict_shares(const rn_model *model, const rn_generator_options *options,
+                                      uint32_t ranks, rn_rank_share *out) {
+    rn_text_maker maker = maker_of(model);
+    return rn_ranks_predict(&maker, options, ranks, out);
+}

@@ -36,34 +36,40 @@ static void write_rows(rn_generator *g, rn_sequence *s, uint32_t *row, uint32_t 
     }
 }
 
-// Rows whose logits nobody wants are those of the first row.
-static void write_inputs(rn_generator *g) {
+// Rows whose logits nobody wants are those of the first row. Returns how many are wanted.
+static uint32_t write_inputs(rn_generator *g) {
     uint32_t row = 0, logit = 0;
     for (rn_sequence *s = g->line; s; s = s->next)
         write_rows(g, s, &row, &logit);
-    while (logit < g->text.logit_rows)
-        g->wanted[logit++] = 0;
+    for (uint32_t i = logit; i < g->text.logit_rows; i++)
+        g->wanted[i] = 0;
+    return logit;
+}
+
+// A rank that has some blocks of the model has some of its inputs.
+static rn_status set(rn_generator *g, const char *name, const void *data, size_t bytes) {
+    bool has =
+        !g->job.comm || rn_graph_find(rn_plan_graph(g->plan), RN_ROLE_INPUT, name) != RN_NO_VALUE;
+    return has ? rn_session_set(g->session, name, data, bytes) : RN_OK;
 }
 
 static rn_status set_choices(rn_generator *g, uint32_t rows) {
     char name[32];
     for (uint32_t a = 0; a < g->adapters; a++) {
         snprintf(name, sizeof name, "adapter.%u", a + 1);
-        RN_TRY(rn_session_set(g->session, name, g->chosen + (size_t)a * g->text.rows,
-                              rows * sizeof(float)));
+        RN_TRY(set(g, name, g->chosen + (size_t)a * g->text.rows, rows * sizeof(float)));
     }
     return RN_OK;
 }
 
-static rn_status set_inputs(rn_generator *g, uint32_t rows) {
-    rn_session *session = g->session;
+rn_status rn_generator_set_inputs(rn_generator *g, uint32_t rows) {
     RN_TRY(set_choices(g, rows));
     size_t places = (size_t)g->text.sequences * g->table_pages;
-    RN_TRY(rn_session_set(session, "tokens", g->tokens, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(session, "sequence", g->sequence, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(session, "position", g->position, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(session, "page_table", g->page_table, places * sizeof(int32_t)));
-    return rn_session_set(session, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
+    RN_TRY(set(g, "tokens", g->tokens, rows * sizeof(int32_t)));
+    RN_TRY(set(g, "sequence", g->sequence, rows * sizeof(int32_t)));
+    RN_TRY(set(g, "position", g->position, rows * sizeof(int32_t)));
+    RN_TRY(set(g, "page_table", g->page_table, places * sizeof(int32_t)));
+    return set(g, "rows", g->wanted, g->text.logit_rows * sizeof(int32_t));
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -170,7 +176,16 @@ static drawn_from find_drawn(const rn_generator *g) {
                         .peak = rn_session_output(g->session, "peak", &bytes)};
 }
 
+// What one rank has failed at, no other can do again: `failed` is of no use here.
+static rn_status compute_on_ranks(rn_generator *g, uint32_t rows) {
+    drawn_from from = {0};
+    RN_TRY(rn_ranks_run(g, rows, write_inputs(g), &from.logits));
+    if (from.logits) draw_all(g, &from);
+    return RN_OK;
+}
+
 static rn_status compute(rn_generator *g, uint32_t rows) {
+    if (g->job.comm) return compute_on_ranks(g, rows);
     bool on_host = rn_session_is_hybrid(g->session, rows);
     const rn_graph *graph = rn_plan_graph(g->plan);
     g->session->unwanted =
@@ -178,12 +193,12 @@ static rn_status compute(rn_generator *g, uint32_t rows) {
     g->session->next = foresee(g, rows);
     if (g->failed) RN_TRY(rn_session_reset(g->session));
     g->failed = true;
-    write_inputs(g);
+    (void)write_inputs(g);
     // Pages that were never taken lie below all others on the pool's stack: those that ever were
     // are the first ones.
     RN_TRY(rn_session_hold_pages(g->session, g->pool.taken_peak));
     RN_TRY(rn_kv_sides_sync(g, on_host));
-    RN_TRY(set_inputs(g, rows));
+    RN_TRY(rn_generator_set_inputs(g, rows));
     RN_TRY(rn_session_run(g->session, rows));
     rn_kv_sides_wrote(g, on_host);
     g->failed = false;

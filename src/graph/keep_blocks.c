@@ -121,6 +121,8 @@ static rn_status mark_output(keeper *k) {
     }
     if (out == RN_NO_VALUE) return RN_OK; // all that the graph makes is made by kept blocks
     RN_TRY(resolve(k, out, &out));
+    if (k->now[out] == RN_NO_VALUE)
+        return refuse(k, last + 1, "it reads what was made before the blocks that are kept");
     rn_graph_output(k->to, k->now[out], RN_CROSSING);
     return RN_OK;
 }

@@ -28,8 +28,10 @@ typedef struct view {
     bool measures;       // its rates, where none are kept
     rn_rates_source rates;
     bool sweep;
-    uint32_t ranks;         // 0: this machine alone
-    uint64_t room_bytes;    // with ranks: what the budget leaves for a rank's plan
+    uint32_t ranks;               // 0: this machine alone
+    uint64_t room_bytes;          // with ranks: what the budget leaves for a rank's plan
+    rn_plan_options rank_options; // with ranks: each one's, within the budget
+    rn_device_budget rank_device_budget;
     const char *svg, *html; // files to draw; "-": standard output
 } view;
 
@@ -451,6 +453,8 @@ static rn_status read_options(view *v) {
     RN_TRY(rn_plan_options_for(v->device, &v->budget.device, &v->options));
     if (!v->ranks) return RN_OK;
     // What ranks divide is all of the model: the budget says afterwards what fits.
+    v->rank_options = v->host_options;
+    v->rank_device_budget = v->budget.device;
     v->room_bytes = plan_room(v);
     v->options.budget_bytes = v->host_options.budget_bytes = RN_NO_LIMIT;
     v->budget.device.bytes = 0;
@@ -562,9 +566,13 @@ static rn_status start(view *v, uint32_t threads) {
     RN_TRY(parse_devices(v->in, &v->ladder));
     RN_TRY(rn_ladder_start(v->ladder, &options, &load, &target));
     RN_TRY(measure_rates(v));
-    if (v->ranks)
-        return show_ranks(v->in, v->plan, v->model ? rn_model_get_info(v->model) : NULL,
-                          v->room_bytes);
+    if (v->ranks) {
+        rn_generator_options each = {.text = v->text,
+                                     .plan = v->rank_options,
+                                     .device_budget = v->rank_device_budget,
+                                     .session = {.device = v->device}};
+        return show_ranks(v->in, v->plan, v->model, &each, v->room_bytes);
+    }
     return v->sweep ? sweep(v) : show(v);
 }
 

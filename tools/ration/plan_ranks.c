@@ -1,10 +1,12 @@
 // plan_ranks.c — ration plan --ranks N: the plan of one rank carried over to N of them by a model
 // of the network, with what that model takes for granted.
+#include "rank_job.h"
 #include "run.h"
 
 #include <ration/ranks.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static void print_row(const rn_ranks_row *row, bool text, uint64_t room_bytes) {
     if (!row->possible) {
@@ -46,8 +48,24 @@ static void print_rows(const rn_ranks_row *rows, uint32_t count, const rn_link *
     print_assumptions(link, text);
 }
 
+// What each rank of a pipeline would really have (NULL: not known).
+typedef struct parts {
+    rn_rank_share *shares; // (count)
+    uint32_t count;
+    rn_error_info why_not; // where there are none
+} parts;
+
+static void print_parts(const parts *p) {
+    if (p->shares) {
+        printf("\nAs ration run would divide it over ranks like this process:\n\n");
+        print_shares(stdout, p->shares, p->count);
+    } else if (p->why_not.status != RN_OK) {
+        printf("\nration run cannot divide it so: %s\n", p->why_not.message);
+    }
+}
+
 static rn_status write_rows(const rn_ranks_row *rows, uint32_t count, const rn_link *link,
-                            uint32_t ranks, uint64_t room_bytes) {
+                            const parts *p, uint32_t ranks, uint64_t room_bytes) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
@@ -71,25 +89,50 @@ static rn_status write_rows(const rn_ranks_row *rows, uint32_t count, const rn_l
         rn_json_end(&json);
     }
     rn_json_end(&json);
+    if (p->shares) write_shares(&json, "shares", p->shares, p->count);
+    if (p->why_not.status != RN_OK) rn_json_string(&json, "no_shares", p->why_not.message);
     rn_json_end(&json);
     return rn_json_finish(&json);
 }
 
-rn_status show_ranks(const invocation *in, const rn_plan *plan, const rn_model_info *model,
-                     uint64_t room_bytes) {
+// What stands in the way is part of the answer, but for memory.
+static rn_status find_parts(const rn_model *model, const rn_generator_options *each, uint32_t ranks,
+                            parts *out) {
+    enum { MOST_RANKS = 1024 };
+    *out = (parts){0};
+    if (!model || ranks > MOST_RANKS) return RN_OK;
+    out->shares = calloc(ranks, sizeof *out->shares);
+    if (!out->shares) return rn_fail(RN_NO_MEMORY, "no memory");
+    rn_status s = rn_generator_predict_shares(model, each, ranks, out->shares);
+    out->count = ranks;
+    if (s == RN_OK) return RN_OK;
+    out->why_not = *rn_last_error();
+    free(out->shares);
+    out->shares = NULL;
+    return s == RN_INVALID || s == RN_UNSUPPORTED ? RN_OK : s;
+}
+
+rn_status show_ranks(const invocation *in, const rn_plan *plan, const rn_model *model,
+                     const rn_generator_options *each, uint64_t room_bytes) {
     uint32_t ranks = (uint32_t)rn_settings_count(in->settings, "ranks");
     rn_ranks_row rows[RN_RANKS_TRAIN_ROWS] = {0};
     uint32_t count = model ? RN_RANKS_TEXT_ROWS : RN_RANKS_TRAIN_ROWS;
     rn_link link;
+    parts p;
     RN_TRY(rn_link_parse(rn_settings_text(in->settings, "link"), &link));
     if (model) {
-        rn_text_shape shape = {model->dim, model->ffn, model->layers, model->heads,
-                               model->kv_heads};
+        const rn_model_info *m = rn_model_get_info(model);
+        rn_text_shape shape = {m->dim, m->ffn, m->layers, m->heads, m->kv_heads};
         RN_TRY(rn_ranks_for_text(plan, &shape, &link, ranks, rows));
     } else {
         RN_TRY(rn_ranks_for_training(plan, &link, ranks, rows));
     }
-    if (in->json) return write_rows(rows, count, &link, ranks, room_bytes);
-    print_rows(rows, count, &link, model, ranks, room_bytes);
-    return RN_OK;
+    RN_TRY(find_parts(model, each, ranks, &p));
+    rn_status s = RN_OK;
+    if (in->json)
+        s = write_rows(rows, count, &link, &p, ranks, room_bytes);
+    else
+        print_rows(rows, count, &link, model, ranks, room_bytes), print_parts(&p);
+    free(p.shares);
+    return s;
 }

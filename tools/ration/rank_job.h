@@ -4,6 +4,8 @@
 
 #include "command.h"
 
+#include <stdio.h>
+
 // Whether a launcher says that this process is one of several.
 bool has_ranks(void);
 // The ranks that the launcher started, with --comm-timeout; all of them run the same program and
@@ -11,6 +13,13 @@ bool has_ranks(void);
 rn_status open_ranks(const invocation *in, rn_comm **out);
 // A goodbye, or what went wrong, for the others to know. Returns `status`. NULL-safe.
 rn_status close_ranks(rn_comm *comm, rn_status status);
+
+// The ranks of a command that has a model: the same options, too. *out is NULL for one process.
+rn_status open_model_ranks(const invocation *in, rn_comm **out);
+// A line a rank: blocks, bytes by purpose, budget.
+void print_shares(FILE *file, const rn_rank_share *shares, uint32_t count);
+// The same as an array.
+void write_shares(rn_json *json, const char *key, const rn_rank_share *shares, uint32_t count);
 
 rn_status calibrate_ranks(const invocation *in);
 

@@ -1,4 +1,5 @@
 // run.c — ration run: text from a model, within a budget.
+#include "rank_job.h"
 #include "run.h"
 
 #include <errno.h>
@@ -205,7 +206,7 @@ static void fit_context(const runner *r, uint64_t answer_tokens, rn_text_options
 // taken as it grows. That is the host's: a device takes all of them at once, so there it is the
 // usual context. A recording shows the arena whole.
 static bool grows(const runner *r) {
-    return r->chats && rn_settings_count(r->in->settings, "ctx") == 0 &&
+    return !r->comm && r->chats && rn_settings_count(r->in->settings, "ctx") == 0 &&
            strncmp(rn_device_target(r->device), "cpu", 3) == 0 && rn_profile_recording() == 0;
 }
 
@@ -235,7 +236,8 @@ static rn_status create_generator(runner *r) {
     if (r->grows) return create_growing(r);
     rn_status s = rn_generator_create(r->model, &r->options, &r->generator);
     uint64_t usual = rn_settings_count(r->in->settings, "tokens");
-    if (s != RN_OVER_BUDGET || most_tokens(r) == usual || is_given(r->in, "ctx")) return s;
+    if (s != RN_OVER_BUDGET || most_tokens(r) == usual || is_given(r->in, "ctx") || r->comm)
+        return s;
     rn_generator_options shorter = r->options; // rather a short answer than none
     fit_context(r, usual, &shorter.text);
     return rn_generator_create(r->model, &shorter, &r->generator);
@@ -270,7 +272,8 @@ static void leave_device(void *self) {
 static rn_status start(runner *r, uint32_t threads) {
     rn_ladder_load load = {.self = r, .attempt = try_device, .undo = leave_device};
     rn_ladder_options options = {.threads = threads,
-                                 .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
+                                 .no_fallback =
+                                     r->comm || !rn_settings_bool(r->in->settings, "fallback")};
     rn_ladder_target target;
     end_opening();
     RN_TRY(parse_devices(r->in, &r->ladder));
@@ -309,6 +312,9 @@ rn_status open_runner_generator(runner *r) {
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = r->chats ? NULL : &interrupt_flag; // in a chat only between tokens
     o->speculation = read_speculation(r->in);
+    o->comm = r->comm;
+    o->shared = hear_shares;
+    o->planned_self = r;
     return start(r, threads);
 }
 
@@ -541,22 +547,37 @@ static rn_status in_scope(const char *name, rn_status (*fn)(runner *r), runner *
     return s;
 }
 
+// Ranks above 0 have no prompt, and say nothing.
+static rn_status run_all(runner *r) {
+    bool follows = rn_comm_rank(r->comm) > 0;
+    double start = seconds_now();
+    RN_TRY(in_scope("open model", open_runner_model, r));
+    if (!follows) RN_TRY(check_options(r));
+    if (!follows && !r->chats) RN_TRY(in_scope("tokenize", prepare_prompt, r));
+    RN_TRY(in_scope("open generator", open_runner_generator, r));
+    r->opened_seconds = seconds_now() - start;
+    if (follows) return rn_generator_follow(r->generator);
+    return r->chats ? run_chat(r) : run_prompt(r);
+}
+
+static rn_status run_model(runner *r) {
+    RN_TRY(open_model_ranks(r->in, &r->comm));
+    rn_status s = run_all(r);
+    rn_error_info error = *rn_last_error();
+    rn_status closed = close_runner(r);
+    if (s != RN_OK) s = rn_error_restore(&error);
+    s = s == RN_OK ? closed : s;
+    return r->comm ? close_ranks(r->comm, s) : s;
+}
+
 static rn_status run(const invocation *in) {
     if (in->word_count && is_graph_model(in->words[0])) return run_graph(in);
     runner *r = calloc(1, sizeof *r); // a few paths: too large for the stack
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
-    double start = seconds_now();
-    rn_status s = in_scope("open model", open_runner_model, r);
-    if (s == RN_OK) s = check_options(r);
-    if (s == RN_OK && !r->chats) s = in_scope("tokenize", prepare_prompt, r);
-    if (s == RN_OK) s = in_scope("open generator", open_runner_generator, r);
-    r->opened_seconds = seconds_now() - start;
-    if (s == RN_OK) s = r->chats ? run_chat(r) : run_prompt(r);
-    rn_error_info error = *rn_last_error();
-    rn_status closed = close_runner(r);
+    rn_status s = run_model(r);
     free(r);
-    return s == RN_OK ? closed : rn_error_restore(&error);
+    return s;
 }
 
 const command run_command = {
@@ -575,8 +596,10 @@ const command run_command = {
         "too: what does not fit is read from disk for every token. The text is the same at\n"
         "every budget (on a GPU whose work the CPU shares, but for rounding; --exact forbids\n"
         "that). With --device cuda the budget is the GPU's: --budget cuda:0=4GiB,host=16GiB\n"
-        "names both. Where nothing fits the exit code is 4, and the smallest budget and the\n"
-        "largest context that would do are named. --budget +SIZE counts planned bytes only.\n"
+        "names both. Started by ration launch or mpirun the ranks divide the model's layers among\n"
+        "them, each within its own budget; the text is the same. Where nothing fits the exit code\n"
+        "is 4, and the smallest budget and the largest context that would do are named.\n"
+        "--budget +SIZE counts planned bytes only.\n"
         "\n"
         "An ONNX file, or one of the builtin models mlp, simple and resnet18, takes tensors:\n"
         "--input NAME=FILE.npy or .png for each input (what is not given is made up, and said "

@@ -34,6 +34,7 @@ typedef struct constraint_texts {
 
 typedef struct runner {
     const invocation *in;
+    rn_comm *comm;     // of several ranks; NULL: one process
     uint32_t parallel; // compile: texts at once of the server that it is for; 0: as ration run
     rn_model *model;
     const rn_tokenizer *tokenizer;
@@ -139,6 +140,10 @@ uint64_t graph_room(const rn_graph *graph, uint64_t rows);
 rn_status read_dims(const invocation *in, rn_onnx_dim *dims, char (*names)[128], size_t room,
                     size_t *out_count);
 
+// rn_generator_options.shared of rank 0: the table, where a rank is over its budget. self: a
+// runner.
+void hear_shares(void *self, const rn_rank_share *shares, uint32_t count);
+
 // Plan against fact.
 void print_report(const runner *r);
 void write_report(const runner *r, rn_json *json);
@@ -146,8 +151,8 @@ void write_report(const runner *r, rn_json *json);
 void print_opening(const runner *r);
 
 // plan_ranks.c: ration plan --ranks. `model` NULL: the plan is of a training step. room_bytes: what
-// a rank's budget leaves for its plan.
-rn_status show_ranks(const invocation *in, const rn_plan *plan, const rn_model_info *model,
-                     uint64_t room_bytes);
+// a rank's budget leaves for its plan; `each`: with which a rank makes it.
+rn_status show_ranks(const invocation *in, const rn_plan *plan, const rn_model *model,
+                     const rn_generator_options *each, uint64_t room_bytes);
 
 #endif

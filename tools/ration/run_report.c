@@ -1,4 +1,5 @@
 // run_report.c — what was planned beside what happened.
+#include "rank_job.h"
 #include "run.h"
 
 #include <stdio.h>
@@ -59,6 +60,9 @@ void print_opening(const runner *r) {
         fprintf(stderr, ", but for %u that are brought meanwhile", p->interleaved_blocks);
     fprintf(stderr, "; context %s%zu, prompts %llu tokens at once\n", r->grows ? "grows to " : "",
             rn_generator_context(r->generator), (unsigned long long)p->rows);
+    uint32_t ranks = 0;
+    const rn_rank_share *shares = rn_generator_shares(r->generator, &ranks);
+    if (shares) print_shares(stderr, shares, ranks);
     print_sampling(r);
     fprintf(stderr, "\n");
 }
@@ -253,6 +257,9 @@ static void write_facts(const runner *r, rn_json *json) {
 void write_report(const runner *r, rn_json *json) {
     rn_json_u64(json, "seed", r->sampling.seed);
     rn_json_check(json, rn_ladder_json(r->ladder, rn_json_embed(json, "ladder")));
+    uint32_t ranks = 0;
+    const rn_rank_share *shares = rn_generator_shares(r->generator, &ranks);
+    if (shares) write_shares(json, "ranks", shares, ranks);
     write_model(rn_model_get_info(r->model), json);
     write_plan(r, json);
     write_facts(r, json);
