@@ -31,8 +31,8 @@ typedef struct rn_convert_options {
     rn_dtype to; // a plain float, int8, int4, nf4 or one of ggml's blocks; RN_DTYPE_NONE changes
                  // the container only
     // Names, in the input or in the output, that keep their type ('*' and '?' match). Quantising to
-    // one dtype leaves embeddings and norms alone as well, unless they are blocks of a GGUF file
-    // that safetensors cannot hold.
+    // one dtype leaves embeddings, norms and routers of experts alone as well, unless they are
+    // blocks of a GGUF file that safetensors cannot hold.
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;

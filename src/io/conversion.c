@@ -7,8 +7,10 @@
 // piece. int4 packs the first half of a tensor's groups with the second, so its chunks come in
 // pairs, one from each half. Where rows change places (or the whole tensor is transposed), the
 // chunks of a region are widened into memory first, and the output's chunks are gathered from
-// there. Slices are cut by the tensor's shape alone, and their errors are added in order: the
-// result does not depend on threads or budget.
+// there. A tensor that is made of rows of others has chunks within runs of them; rows that are no
+// runs of bytes are put together in memory (assembled_rows.h), past the reader. Slices are cut by
+// the tensor's shape alone, and their errors are added in order: the result does not depend on
+// threads or budget.
 #include "io/conversion.h"
 #include "io/checkpoint.h"
 #include "io/convert_plan.h"
@@ -39,6 +41,7 @@ typedef struct sizes {
     uint64_t unit_count;       // the most units of a chunk that have scales
     uint64_t scratch_elements; // of one thread
     uint64_t region_elements;  // the most that change places among each other
+    uint64_t assembled_bytes;  // for rows that are put together: a chunk, and what that needs
     uint64_t total_bytes;
 } sizes;
 
@@ -63,7 +66,8 @@ typedef struct conversion {
     chunk *chunks;      // (chunk_count)
     rn_extent *extents; // (chunk_count)
     size_t chunk_count;
-    void *memory; // low, scales and shifts of two chunks, scratch, a region
+    void *memory; // low, scales and shifts of two chunks, scratch, a region, rows put together
+    uint8_t *assembled; // the last of these
     float *scale, *shift, *region;
     rn_convert_job work;
     rn_quant_error errors[2]; // of the current tensor, or of int4's two halves: each in its order
@@ -84,6 +88,16 @@ static uint64_t chunk_units(const rn_convert_item *item, const sizes *size) {
     // blocks of the source, which divide a slice, are whole.
     uint64_t step = rn_slice_units(item);
     return units >= step ? units - units % step : units;
+}
+
+static bool is_put_together(const rn_convert_item *item) {
+    return item->assembled && !item->rows.is_runs;
+}
+
+// Rows that are put together at once, whatever the budget.
+static uint64_t assembled_rows(const rn_convert_item *item) {
+    uint64_t out = rn_slice_data_bytes(item, item->rows.columns);
+    return rn_max_u64(RN_ASSEMBLED_CHUNK_BYTES / 2 / rn_max_u64(item->rows.row_bytes, out), 1);
 }
 
 // Elements of a region that are read in one request: whole blocks.
@@ -267,8 +281,35 @@ static rn_status run_rearranged(conversion *c, size_t *next, uint32_t index) {
     return RN_OK;
 }
 
+// Rows that are put together, past the reader.
+static rn_status run_assembled(conversion *c, uint32_t index) {
+    const rn_convert_item *item = &c->plan.items[index];
+    uint64_t step = assembled_rows(item), rows = item->rows.rows;
+    uint8_t *room = c->assembled + RN_ASSEMBLED_CHUNK_BYTES;
+    c->work.is_low = false;
+    for (uint64_t row = 0; row < rows; row += step) {
+        uint64_t count = rn_min_u64(step, rows - row), elements = count * item->rows.columns;
+        chunk at = {.item = index,
+                    .first_unit = row * item->rows.columns / item->unit,
+                    .unit_count = elements / item->unit};
+        uint64_t bytes = rn_slice_data_bytes(item, elements);
+        if (is_cancelled(c)) return rn_fail(RN_CANCELLED, "stopped; nothing was written");
+        RN_TRY(rn_assembled_read(c->source, item->assembled, &item->rows, row, count, room,
+                                 c->assembled));
+        RN_TRY(rn_writer_reserve(c->writer, (size_t)bytes, c->work.spans));
+        RN_TRY(quantise_chunk(c, &at, c->assembled, 0));
+        RN_TRY(advance(c, (size_t)bytes));
+        c->done_bytes += count * item->rows.row_bytes;
+        if (c->options->progress)
+            c->options->progress(c->options->self, rn_min_u64(c->done_bytes, c->total_bytes),
+                                 c->total_bytes);
+    }
+    return RN_OK;
+}
+
 static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
     c->errors[0] = c->errors[1] = (rn_quant_error){.count = 0};
+    if (is_put_together(&c->plan.items[item])) RN_TRY(run_assembled(c, item));
     if (c->plan.items[item].region) RN_TRY(run_rearranged(c, next, item));
     while (*next < c->chunk_count && c->chunks[*next].item == item) {
         const chunk *low = &c->chunks[(*next)++], *high = NULL;
@@ -314,7 +355,7 @@ static rn_status run_all(conversion *c) {
 static uint64_t work_bytes(const sizes *s, size_t threads) {
     return s->low_bytes + 4 * s->unit_count * sizeof(float) +
            threads * s->scratch_elements * RN_SLICE_SCRATCH_BYTES +
-           s->region_elements * sizeof(float);
+           s->region_elements * sizeof(float) + s->assembled_bytes;
 }
 
 static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
@@ -329,6 +370,8 @@ static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t s
         if (item->to == RN_DTYPE_INT4)
             s.low_bytes = rn_max_u64(s.low_bytes, rn_round_up(units * item->unit, 64));
         if (item->scale != RN_NO_TENSOR) s.unit_count = rn_max_u64(s.unit_count, units);
+        if (is_put_together(item))
+            s.assembled_bytes = RN_ASSEMBLED_CHUNK_BYTES + RN_ASSEMBLED_ROOM_BYTES;
         s.scratch_elements = rn_max_u64(s.scratch_elements, rn_round_up(item->unit, 64));
         s.region_elements = rn_max_u64(s.region_elements, rn_round_up(item->region, 16));
     }
@@ -345,7 +388,10 @@ static uint64_t count_chunks(const rn_convert_plan *plan, const sizes *size) {
     for (size_t i = 0; i < plan->item_count; i++) {
         const rn_convert_item *item = &plan->items[i];
         uint64_t units = rn_div_up(item->source->elements, item->unit);
-        if (item->region)
+        if (is_put_together(item)) continue;
+        if (item->assembled)
+            count += units / chunk_units(item, size) + item->assembled->count + 1;
+        else if (item->region)
             count += item->source->elements / item->region *
                      rn_div_up(item->region, region_step(item, size));
         else
@@ -427,6 +473,27 @@ static void cut_regions(conversion *c, uint32_t item_index) {
         }
 }
 
+// Chunks of runs of rows: none has bytes of two runs.
+static void cut_runs(conversion *c, uint32_t item_index) {
+    const rn_convert_item *item = &c->plan.items[item_index];
+    uint64_t step = chunk_units(item, &c->size), first = 0;
+    for (size_t i = 0; i < item->assembled->count; i++) {
+        const rn_converted_rows *r = &item->assembled->rows[i];
+        const rn_tensor_info *t = rn_checkpoint_tensor(c->source, r->tensor);
+        uint64_t units = r->count * item->rows.columns / item->unit;
+        uint64_t start = t->offset + r->first * item->rows.row_bytes;
+        for (uint64_t at = 0; at < units; at += step) {
+            uint64_t count = rn_min_u64(step, units - at);
+            c->chunks[c->chunk_count] = (chunk){item_index, false, first + at, count};
+            c->extents[c->chunk_count++] =
+                (rn_extent){.file = t->file,
+                            .offset = start + rn_slice_source_bytes(item, at * item->unit),
+                            .bytes = rn_slice_source_bytes(item, count * item->unit)};
+        }
+        first += units;
+    }
+}
+
 static void cut_item(conversion *c, uint32_t item_index) {
     const rn_convert_item *item = &c->plan.items[item_index];
     uint64_t step = chunk_units(item, &c->size);
@@ -449,8 +516,14 @@ static rn_status cut_all(conversion *c) {
     c->chunks = block;
     RN_TRY(rn_arena_array(&c->plan.arena, (size_t)count, sizeof *c->extents, &block));
     c->extents = block;
-    for (uint32_t i = 0; i < c->plan.item_count; i++)
-        c->plan.items[i].region ? cut_regions(c, i) : cut_item(c, i);
+    for (uint32_t i = 0; i < c->plan.item_count; i++) {
+        const rn_convert_item *item = &c->plan.items[i];
+        if (is_put_together(item)) continue;
+        if (item->assembled)
+            cut_runs(c, i);
+        else
+            item->region ? cut_regions(c, i) : cut_item(c, i);
+    }
     return RN_OK;
 }
 
@@ -467,6 +540,8 @@ static rn_status make_memory(conversion *c, size_t *out_bytes) {
     c->region = c->shift + 2 * s->unit_count;
     c->work.scratch = (uint8_t *)(c->region + s->region_elements);
     c->work.scratch_elements = s->scratch_elements;
+    c->assembled = c->work.scratch +
+                   rn_workers_count(c->workers) * s->scratch_elements * RN_SLICE_SCRATCH_BYTES;
     return RN_OK;
 }
 

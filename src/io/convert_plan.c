@@ -17,6 +17,10 @@
 static const char *const default_excludes[] = {
     "*embed*", "*embd*", "*wte*", "*wpe*", "*norm*", "*ln_*", "*.ln*",
 };
+static const char *const routers[] = {
+    "*.ffn_gate_inp.*", "*_gate_inp_shexp.*", "*.mlp.gate.weight",      "*.block_sparse_moe.gate.*",
+    "*.mlp.router.*",   "*.router.proj.*",    "*.shared_expert_gate.*",
+};
 
 // ggml's blocks that ration writes.
 static bool is_ggml_block(rn_dtype dtype) {
@@ -90,19 +94,26 @@ static const char *exemption(const rn_convert_item *item, rn_dtype to,
     uint64_t columns = item->rank && item->dims[0] ? t->elements / item->dims[0] : 0;
     if (t->elements == 0) return "empty";
     if (item->rank < 2) return "not a matrix";
+    if (item->assembled && item->assembled->part != RN_ROWS_WHOLE) return "a part of mxfp4";
     // Blocks that the container has stay where the new ones would not be smaller. Where it lacks
     // them there is nothing to spare an embedding for: as f32 it would be several times as large.
     bool blocks = rn_dtype_get(t->dtype)->block_elements > 1;
     bool kept = rn_dtype_get(to)->ggml >= 0;
     uint64_t bytes;
-    if (blocks && kept && rn_dtype_bytes(to, t->elements, &bytes) && t->bytes <= bytes)
+    bool has_blocks = blocks && kept && rn_dtype_get(t->dtype)->ggml >= 0;
+    if (has_blocks && rn_dtype_bytes(to, t->elements, &bytes) && t->bytes <= bytes)
         return "as small already";
     if (!options->no_default_excludes && (!blocks || kept) &&
         is_named(item, default_excludes, defaults))
         return "embedding or norm";
+    if (!options->no_default_excludes && (!blocks || kept) &&
+        is_named(item, routers, sizeof routers / sizeof *routers))
+        return "router";
     uint64_t block = rn_dtype_get(to)->block_elements;
     if (kept && row % block)
         return block == 32 ? "rows are not multiples of 32" : "rows are not multiples of 256";
+    if (item->assembled && rn_dtype_get(to)->block_elements == 1 && is_quantised(to))
+        return "it is made of several tensors";
     if (to == RN_DTYPE_INT8 && columns > RN_CONVERT_MAX_UNIT) return "rows are too long";
     uint64_t group = rn_quant_int4_group(columns);
     if (to == RN_DTYPE_INT4 && group > RN_CONVERT_MAX_UNIT) return "rows are too long";
@@ -123,7 +134,7 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
     if (to_gguf ? info->ggml >= 0 : info->safetensors != NULL) return RN_OK;
     *out =
         t->dtype == RN_DTYPE_F8_E4M3 || t->dtype == RN_DTYPE_F8_E5M2 ? RN_DTYPE_F16 : RN_DTYPE_F32;
-    bool holds_values = info->readable && (info->is_float || info->ggml >= 0);
+    bool holds_values = info->readable && (info->is_float || info->block_elements > 1);
     if (holds_values) return RN_OK;
     return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': %s has no place in a %s file",
                    RN_STR_ARG(t->name), info->name, to_gguf ? "GGUF" : "safetensors");
@@ -132,8 +143,9 @@ static rn_status keep_dtype(const rn_tensor_info *t, bool to_gguf, rn_dtype *out
 // llama.cpp computes with norms, biases, taps of convolutions and the like in f32, and stops at
 // others.
 static bool is_f32_in_gguf(const rn_convert_item *item) {
-    static const char *const names[] = {"*norm.weight", "*.ssm_conv1d.weight",
-                                        "*.shortconv.conv.weight", "token_types.weight"};
+    static const char *const names[] = {
+        "*norm.weight",       "*.ssm_conv1d.weight",   "*.shortconv.conv.weight",
+        "token_types.weight", "*.ffn_gate_inp.weight", "*.ffn_*_exps.bias"};
     return item->rank < 2 || matches_any(item->name, names, sizeof names / sizeof *names);
 }
 
@@ -147,7 +159,7 @@ static rn_status decide(rn_convert_item *item, const rn_convert_options *options
                         const rn_dtype *mixed) {
     const rn_tensor_info *t = item->source;
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
-    bool has_floats = info->is_float || (info->ggml >= 0 && info->block_elements > 1);
+    bool has_floats = info->is_float || info->block_elements > 1;
     item->to = mixed ? *mixed : options->to;
     if (!mixed && options->to == RN_DTYPE_NONE)
         item->left_alone = "";
@@ -163,6 +175,11 @@ static rn_status decide(rn_convert_item *item, const rn_convert_options *options
     if (to_gguf && has_floats && is_f32_in_gguf(item) && is_narrow(item->to)) {
         item->to = RN_DTYPE_F32;
         if (!item->left_alone) item->left_alone = "norms and vectors are f32 in GGUF";
+    }
+    // Blocks of mxfp4 are what a model was trained in, and smaller than what they would become.
+    if (mixed && t->dtype == RN_DTYPE_MXFP4 && to_gguf && !item->left_alone) {
+        item->to = t->dtype;
+        item->left_alone = "mxfp4 already";
     }
     bool copied = item->left_alone && item->to == t->dtype && !item->region && item->add == 0 &&
                   item->change == RN_VALUES_KEPT;
@@ -273,6 +290,51 @@ static rn_status place_items(rn_convert_plan *plan, const rn_checkpoint *source,
         RN_TRY(place_item(plan, as, item));
     }
     plan->item_count = count;
+    return RN_OK;
+}
+
+// What a tensor's rows are together, as if they lay somewhere.
+static rn_status assemble(rn_convert_plan *plan, const rn_checkpoint *source,
+                          const rn_assembled_tensor *as, rn_convert_item *item) {
+    rn_tensor_info whole = {.name = as->name, .dims = as->dims, .rank = as->rank};
+    uint64_t elements = 1;
+    bool fits = true;
+    void *info;
+    for (uint32_t i = 0; i < as->rank && fits; i++)
+        fits = rn_mul_u64(elements, as->dims[i], &elements);
+    fits = fits && rn_mul_u64(item->rows.rows, item->rows.columns, &whole.elements) &&
+           whole.elements == elements && rn_dtype_bytes(item->rows.dtype, elements, &whole.bytes);
+    if (!fits)
+        return rn_fail(RN_CORRUPT, "'%.*s' would be of another size than its rows",
+                       RN_STR_ARG(as->name));
+    whole.dtype = item->rows.dtype;
+    if (item->rows.is_runs && as->count == 1) { // an ordinary tensor, then
+        const rn_tensor_info *t = rn_checkpoint_tensor(source, as->rows[0].tensor);
+        whole.file = t->file;
+        whole.offset = t->offset + as->rows[0].first * item->rows.row_bytes;
+        item->assembled = NULL;
+    }
+    RN_TRY(rn_arena_copy(&plan->arena, &whole, sizeof whole, &info));
+    item->source = info;
+    item->name = as->name;
+    item->dims = as->dims;
+    item->rank = as->rank;
+    return RN_OK;
+}
+
+static rn_status assemble_items(rn_convert_plan *plan, const rn_checkpoint *source,
+                                const rn_translation *translation) {
+    for (size_t i = 0; translation && i < translation->assembled_count; i++) {
+        const rn_assembled_tensor *as = &translation->assembled[i];
+        rn_convert_item *item = &plan->items[plan->item_count++];
+        *item = (rn_convert_item){.assembled = as,
+                                  .index = as->rows[0].tensor,
+                                  .number = i,
+                                  .scale = RN_NO_TENSOR,
+                                  .shift = RN_NO_TENSOR};
+        RN_TRY(rn_assembled_look(source, as, &item->rows));
+        RN_TRY(assemble(plan, source, as, item));
+    }
     return RN_OK;
 }
 
@@ -504,6 +566,9 @@ static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
         from->block_elements > to->block_elements ? from->block_elements : to->block_elements;
     if (item->region) item->unit = to->block_elements; // values, by the time they are cut
     if (item->importance) item->unit = item->dims[item->rank - 1]; // by columns, and by whole rows
+    if (item->assembled && item->rows.columns % item->unit)
+        return rn_fail(RN_UNSUPPORTED, "tensor '%.*s': rows of %llu are no whole blocks of %s",
+                       RN_STR_ARG(item->name), (unsigned long long)item->rows.columns, to->name);
     rn_write_tensor data = {
         .name = item->name, .dtype = item->to, .rank = item->rank, .dims = item->dims};
     return add_output(plan, data, NULL, item, &item->data);
@@ -538,7 +603,8 @@ static int compare_items(const void *left, const void *right) {
     const rn_convert_item *a = left, *b = right;
     size_t wide_a = element_width(a), wide_b = element_width(b);
     if (wide_a != wide_b) return wide_a > wide_b ? -1 : 1;
-    return a->index < b->index ? -1 : a->index > b->index;
+    if (a->index != b->index) return a->index < b->index ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
 }
 
 static rn_status allocate(rn_convert_plan *plan, size_t count, size_t constant_count) {
@@ -655,9 +721,11 @@ static rn_status make(const rn_checkpoint *source, const rn_convert_options *opt
     RN_TRY(check_source(source, plan->file_type ? RN_DTYPE_Q8_0 : options->to));
     RN_TRY(plan_metadata(plan, source, translation, options->to));
     plan->tensors_only = plan->to_gguf && !has_architecture(plan->metadata, plan->metadata_count);
-    RN_TRY(
-        allocate(plan, rn_checkpoint_count(source), translation ? translation->constant_count : 0));
+    size_t assembled = translation ? translation->assembled_count : 0;
+    RN_TRY(allocate(plan, rn_checkpoint_count(source) + assembled,
+                    translation ? translation->constant_count : 0));
     RN_TRY(place_items(plan, source, translation));
+    RN_TRY(assemble_items(plan, source, translation));
     RN_TRY(decide_all(plan, options));
     RN_TRY(attach_importances(plan, options));
     RN_TRY(rn_sort(plan->items, plan->item_count, sizeof *plan->items, compare_items));

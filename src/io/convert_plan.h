@@ -7,6 +7,7 @@
 #include <ration/writer.h>
 
 #include "base/arena.h"
+#include "io/assembled_rows.h"
 #include "io/file_type.h"
 #include "io/importance.h"
 #include "io/translation.h"
@@ -15,7 +16,11 @@
 
 typedef struct rn_convert_item {
     const rn_tensor_info *source;
-    size_t index;         // of the source's tensors
+    size_t index;  // of the source's tensors: of the first, where it is assembled
+    size_t number; // of assembled ones with the same index
+    // Made of rows of several: `source` is then what they are together, without a place in a file.
+    const rn_assembled_tensor *assembled; // or NULL
+    rn_assembled_info rows;
     rn_str name;          // in the output
     const uint64_t *dims; // (rank) in the output
     uint32_t rank;

@@ -5,6 +5,8 @@
 
 #include <ration/writer.h>
 
+#include "io/weight_forms.h"
+
 // How values change places. Rope turns pairs within each head: (i, i + half) in Hugging Face's
 // files, neighbours (2i, 2i + 1) in some of GGUF's, whose rows of q and k are permuted so.
 typedef enum rn_arrangement {
@@ -35,11 +37,44 @@ typedef struct rn_converted_tensor {
     uint64_t skip_rows; // at the beginning, which are left out
     rn_value_change change;
     float add; // to every value: norms that one container holds less one
+    // Not the tensor but the quantised weight that it is a part of: for who makes the translation,
+    // which has it among `assembled`.
+    const rn_weight_form *form;
 } rn_converted_tensor;
 
+// Some rows of a tensor: all its axes but the last taken together.
+typedef struct rn_converted_rows {
+    size_t tensor;                   // of the source, ...
+    const rn_checkpoint *checkpoint; // ... or a weight that a quantised checkpoint keeps as
+    const rn_weight_form *form;      // several tensors, of which `tensor` is one
+    bool of_one;                     // a row is one element: vectors
+    uint64_t first, step, count;     // rows first, first + step, ...
+    bool transposed;                 // (count, columns) becomes (columns, count)
+} rn_converted_rows;
+
+// What of rows of mxfp4 is taken.
+typedef enum rn_row_part {
+    RN_ROWS_WHOLE,
+    RN_ROWS_CODES,    // two a byte, neighbours together: u8 (columns / 2), as Hugging Face has them
+    RN_ROWS_EXPONENTS // of their blocks: u8 (columns / 32)
+} rn_row_part;
+
+// A tensor that is made of rows of others: the stack of a layer's experts, or one expert of it.
+typedef struct rn_assembled_tensor {
+    rn_str name;
+    const uint64_t *dims; // (rank)
+    uint32_t rank;
+    rn_row_part part;
+    const rn_converted_rows *rows; // (count), one behind the other; or groups of `in_turn` that
+    size_t count;                  // give a row each in turn. Rows of one group are as many.
+    uint32_t in_turn;              // 1 or 2
+} rn_assembled_tensor;
+
 typedef struct rn_translation {
-    const rn_converted_tensor *tensors; // (tensors of the source), in its order
-    const rn_metadata *metadata;        // (metadata_count): the output's
+    const rn_converted_tensor *tensors;   // (tensors of the source), in its order
+    const rn_assembled_tensor *assembled; // (assembled_count): further ones
+    size_t assembled_count;
+    const rn_metadata *metadata; // (metadata_count): the output's
     size_t metadata_count;
     const rn_write_tensor *constants; // (constant_count): further tensors of f32, small ones,
     const float *const *values;       // (constant_count) and their values

@@ -3,6 +3,8 @@
 // budget. The files are made by scripts/reference/quantized_models.py.
 #include "text_run.h"
 
+#include <ration/convert.h>
+
 enum { COUNT = 16, VOCAB = 64 };
 
 #define FORMS "tests/golden/forms/"
@@ -36,23 +38,55 @@ static void read_golden(const char *folder, int32_t *tokens, float *logits) {
 static const rn_text_options text = {
     .context = 64, .page_tokens = 8, .rows = 8, .unquantised_activations = true};
 
+// The largest difference of the logits of the model at `path` from those of the folder's golden
+// file. weights: what the plan must say, or NULL.
+static double measure(const char *path, const char *folder, const char *weights) {
+    int32_t tokens[COUNT];
+    float expected[COUNT * VOCAB], logits[COUNT * VOCAB];
+    read_golden(folder, tokens, expected);
+    text_run *run = text_run_open(path, NULL, &text);
+    if (weights && !strstr(rn_model_get_info(run->model)->weights, weights))
+        fail_msg("%s: %s instead of %s", path, rn_model_get_info(run->model)->weights, weights);
+    text_run_logits(run, tokens, COUNT, logits);
+    text_run_close(run);
+    double difference = text_run_difference(logits, expected, COUNT * VOCAB);
+    if (!(difference <= 1e-4)) fail_msg("%s: off by %g", path, difference);
+    return difference;
+}
+
 static void every_form_has_the_logits_of_the_dequantised_model(void **state) {
     (void)state;
     for (size_t i = 0; i < FORM_COUNT; i++) {
         char folder[64];
-        int32_t tokens[COUNT];
-        float expected[COUNT * VOCAB], logits[COUNT * VOCAB];
         snprintf(folder, sizeof folder, FORMS "%s", forms[i].name);
-        read_golden(folder, tokens, expected);
-        text_run *run = text_run_open(folder, NULL, &text);
-        if (!strstr(rn_model_get_info(run->model)->weights, forms[i].weights))
-            fail_msg("%s: %s instead of %s", folder, rn_model_get_info(run->model)->weights,
-                     forms[i].weights);
-        text_run_logits(run, tokens, COUNT, logits);
-        text_run_close(run);
-        double difference = text_run_difference(logits, expected, COUNT * VOCAB);
-        if (!(difference <= 1e-4)) fail_msg("%s: off by %g", folder, difference);
-        print_message("%-16s %-8s %.0e\n", forms[i].name, forms[i].weights, difference);
+        print_message("%-16s %-8s %.0e\n", forms[i].name, forms[i].weights,
+                      measure(folder, folder, forms[i].weights));
+    }
+}
+
+// As the same kinds where GGUF has them, else in f32. Scales behind all rows (int4, int8) are not
+// converted.
+static void a_gguf_file_of_every_form_has_the_same_logits(void **state) {
+    (void)state;
+    for (size_t i = 0; i < FORM_COUNT; i++) {
+        char folder[64], file[300];
+        rn_convert_result result;
+        rn_convert_options options = {0};
+        const char *weights = forms[i].weights;
+        bool refused = strcmp(weights, "int4") == 0 || strcmp(weights, "int8") == 0 ||
+                       strcmp(forms[i].name, "moe_awq") == 0; // some of its weights
+        bool stays = strcmp(weights, "q4_0") == 0 || strcmp(weights, "q8_0") == 0 ||
+                     strcmp(weights, "mxfp4") == 0;
+        snprintf(folder, sizeof folder, FORMS "%s", forms[i].name);
+        snprintf(file, sizeof file, "%s/%s.gguf", test_folder(), forms[i].name);
+        if (refused) {
+            assert_fails(RN_UNSUPPORTED, rn_convert(folder, file, &options, &result));
+            assert_non_null(strstr(rn_last_error()->message, "quantised already"));
+            continue;
+        }
+        assert_ok(rn_convert(folder, file, &options, &result));
+        assert_false(result.tensors_only);
+        (void)measure(file, folder, stays ? weights : "f");
     }
 }
 
@@ -87,6 +121,7 @@ static void every_budget_gives_the_same_bits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_has_the_logits_of_the_dequantised_model),
+        cmocka_unit_test(a_gguf_file_of_every_form_has_the_same_logits),
         cmocka_unit_test(every_budget_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,6 @@ static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation
     model_conversion *c = self;
     char folder[PATH_MAX];
     bool is_model = false;
-    rn_converted_tensor *tensors = NULL;
     *out = (rn_translation){0};
     if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return RN_OK;
     RN_TRY(is_hf_model(c->in_path, &is_model));
@@ -172,12 +171,13 @@ static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation
     to.norm_offset = 0;
     to.first_position = 0;
     to.recurrent.keys_in_turn = to.recurrent.value_heads > 0;
-    RN_TRY(rn_text_translate_names(source, &config->llama, &to, &c->arena, &tensors));
+    RN_TRY(
+        rn_text_translate_names(source, network->checkpoint, &config->llama, &to, &c->arena, out));
     RN_TRY(rn_text_settings_to_gguf(config, network->title, &c->pairs));
     rn_text_find_folder(c->in_path, folder, sizeof folder);
     RN_TRY(add_vocab(c, folder, config->llama.vocab));
-    *out = (rn_translation){
-        .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
+    out->metadata = c->pairs.items;
+    out->metadata_count = c->pairs.count;
     return add_tables(c, config, out);
 }
 
@@ -255,10 +255,10 @@ static rn_status add_dense(model_conversion *c, const rn_checkpoint *source,
 }
 
 static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_translation *out) {
-    rn_converted_tensor *tensors = NULL;
     rn_text_config other;
     RN_TRY(open_model(c));
-    const rn_text_config *config = rn_text_network_config(&c->model->networks[0]);
+    const rn_network *network = &c->model->networks[0];
+    const rn_text_config *config = rn_text_network_config(network);
     rn_text_extras extras = {.dtype = dtype_name(source, c->to),
                              .begin = find_id(source, "tokenizer.ggml.bos_token_id"),
                              .end = find_id(source, "tokenizer.ggml.eos_token_id"),
@@ -266,15 +266,16 @@ static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_tran
     RN_TRY(rn_text_config_to_json(config, &extras, &add_side(c, "config.json")->text, &other));
     bool bare = other.llama.both_ways && other.llama.architecture->outer; // without a head
     if (bare) other.llama.naming = RN_NAMES_BARE;
-    RN_TRY(rn_text_translate_names(source, &config->llama, &other.llama, &c->arena, &tensors));
+    RN_TRY(rn_text_translate_names(source, network->checkpoint, &config->llama, &other.llama,
+                                   &c->arena, out));
     RN_TRY(add_texts(c, source));
     char key[96];
     snprintf(key, sizeof key, "%s.pooling_type", config->architecture);
     if (config->headless || find(source, key)) RN_TRY(add_pooling(c, config));
     RN_TRY(add_dense(c, source, &config->llama));
     RN_TRY(rn_pairs_text(&c->pairs, "format", RN_STR("pt")));
-    *out = (rn_translation){
-        .tensors = tensors, .metadata = c->pairs.items, .metadata_count = c->pairs.count};
+    out->metadata = c->pairs.items;
+    out->metadata_count = c->pairs.count;
     return RN_OK;
 }
 

@@ -171,6 +171,13 @@ struct rn_text_architecture {
     bool json_rope;              // config.json has all of rope in "rope_parameters"
     bool yarn_share;             // GGUF says what YARN multiplies cos and sin by
     bool kv_heads_by_layer;      // GGUF lists a layer's, 0 for those with a state
+    bool gguf_cuts_yarn;         // GGUF's YARN is cut to whole pairs, whatever config.json says
+    // Of those with experts:
+    const char *json_experts; // config.json's word for their number
+    bool json_one_ffn;        // config.json has no width of theirs beside the feed-forward's
+    bool json_gate_up;    // its folders have gate and up of all experts of a layer in one tensor,
+    bool gguf_gate_up;    // and GGUF files of it
+    bool experts_in_turn; // in the former, rows of gate and up in turn, of mxfp4
     // Settings beyond rn_text_settings_to_gguf's; in place of rn_text_settings_to_json. Either may
     // be NULL.
     rn_status (*to_gguf)(const rn_text_config *config, rn_pairs *out);
@@ -243,6 +250,11 @@ rn_value rn_build_experts(rn_text_builder *d, rn_value x, rn_value routed);
 // Settings of either container, where the architecture has experts.
 RN_MUST_USE rn_status rn_text_json_moe(const rn_fields *fields, rn_text_config *config);
 RN_MUST_USE rn_status rn_text_gguf_moe(const rn_fields *fields, rn_text_config *config);
+// The same written down: GGUF's keys; within an open object of config.json.
+RN_MUST_USE rn_status rn_text_moe_to_gguf(const rn_text_config *config, rn_pairs *out);
+void rn_text_moe_to_json(const rn_text_config *config, rn_json *json);
+// rn_text_settings_to_json and rn_text_moe_to_json.
+void rn_text_moe_settings_to_json(const rn_text_config *config, rn_json *json);
 // The matrices (out, in) of all experts of the layer, by the part's sizes; whether the files have
 // it.
 rn_value rn_build_stack(rn_text_builder *d, rn_text_part_id p);
@@ -328,6 +340,8 @@ RN_MUST_USE rn_status rn_text_refuse_flag(const rn_fields *fields, const char *n
 // fewest digits.
 void rn_text_settings_to_json(const rn_text_config *config, rn_json *json);
 void rn_text_rope_to_json(const rn_text_config *config, rn_json *json);
+// One rope as an object `key`, which is left open.
+void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json);
 void rn_text_json_float(rn_json *json, const char *key, float value);
 // "layer_types": those of windows, those of states ("conv"), and "full_attention".
 void rn_text_json_layer_types(const rn_llama_config *config, const char *of_states, rn_json *json);

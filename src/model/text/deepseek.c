@@ -197,6 +197,8 @@ static rn_status v3_from_json(const rn_fields *f, rn_text_config *c) {
     return read_json(f, c);
 }
 
+extern const rn_text_architecture rn_text_deepseek_v2, rn_text_deepseek_v3, rn_text_glm4_moe_lite;
+
 // Older files have neither a gating nor what splits kv_b, and say the widths of whole heads.
 static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     enum { GLM_VOCAB = 154880 };
@@ -225,7 +227,61 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     RN_TRY(rn_text_gguf_moe(f, c));
     m->choice_bias = m->route.gating == RN_GATING_SIGMOID;
     m->route.group_by_max = m->route.gating == RN_GATING_SOFTMAX;
+    // Which of those with this name in GGUF files it is.
+    l->architecture = is_glm           ? &rn_text_glm4_moe_lite
+                      : m->choice_bias ? &rn_text_deepseek_v3
+                                       : &rn_text_deepseek_v2;
     return RN_OK;
+}
+
+// ---- written down -------------------------------------------------------------------------------
+
+// YARN's 0.1 * mscale_all_dim, from the scale of scores.
+static float log_multiplier(const rn_llama_config *l) {
+    double scale = (double)l->attention_scale * sqrt((double)l->head_dim);
+    bool yarn = l->rope.scaling == RN_ROPE_YARN && l->rope.factor > 1;
+    return yarn ? (float)((sqrt(scale) - 1) / log((double)l->rope.factor)) : 0;
+}
+
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    const rn_latent_config *a = &l->latent;
+    float log_mul = log_multiplier(l), share = l->rope.attention_factor;
+    if (log_mul > 1e-6f && fabsf(share - 1) > 1e-5f)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say YARN with two scales (mscale)");
+    if (a->q_rank) RN_TRY(rn_pairs_u32(out, "deepseek2.attention.q_lora_rank", a->q_rank));
+    RN_TRY(rn_pairs_u32(out, "deepseek2.attention.kv_lora_rank", a->kv_rank));
+    RN_TRY(rn_pairs_u32(out, "deepseek2.attention.key_length_mla", a->still + a->turned));
+    RN_TRY(rn_pairs_u32(out, "deepseek2.attention.value_length_mla", a->value));
+    if (log_mul > 1e-6f)
+        RN_TRY(rn_pairs_f32(out, "deepseek2.rope.scaling.yarn_log_multiplier", log_mul));
+    return rn_text_moe_to_gguf(c, out);
+}
+
+static void to_json(const rn_text_config *c, rn_json *json) {
+    const rn_llama_config *l = &c->llama;
+    const rn_latent_config *a = &l->latent;
+    float log_mul = log_multiplier(l);
+    bool is_v2 = l->architecture == &rn_text_deepseek_v2;
+    rn_text_moe_settings_to_json(c, json);
+    if (a->q_rank)
+        rn_json_u64(json, "q_lora_rank", a->q_rank);
+    else
+        rn_json_null(json, "q_lora_rank");
+    rn_json_u64(json, "kv_lora_rank", a->kv_rank);
+    rn_json_u64(json, "qk_nope_head_dim", a->still);
+    rn_json_u64(json, "qk_rope_head_dim", a->turned);
+    rn_json_u64(json, "v_head_dim", a->value);
+    if (is_v2)
+        rn_json_string(json, "topk_method",
+                       l->moe.route.groups > 1 ? "group_limited_greedy" : "greedy");
+    rn_json_bool(json, "rope_interleave", l->rope.pairing == RN_ROPE_NEIGHBOURS);
+    rn_text_json_rope_object(&l->rope, "rope_parameters", json);
+    if (log_mul > 1e-6f) {
+        rn_text_json_float(json, "mscale", 10 * log_mul);
+        rn_text_json_float(json, "mscale_all_dim", 10 * log_mul);
+    }
+    rn_json_end(json);
 }
 
 // ---- the rows -----------------------------------------------------------------------------------
@@ -233,19 +289,22 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
 #define FAMILY                                                                                     \
     .layers = {"model.layers", "blk", "layers"}, .outer = "model.", .parts = parts,                \
     .layer = layer, .from_gguf = from_gguf, .experts = true, .latent = true, .name = "deepseek2",  \
-    .gguf_rope = RN_ROPE_NEIGHBOURS
+    .gguf_rope = RN_ROPE_NEIGHBOURS, .json_experts = "n_routed_experts", .yarn_share = true,       \
+    .to_gguf = to_gguf, .to_json = to_json
 
-extern const rn_text_architecture rn_text_deepseek_v2;
 const rn_text_architecture rn_text_deepseek_v2 = {FAMILY, .model_type = "deepseek_v2",
+                                                  .model_class = "DeepseekV2ForCausalLM",
                                                   .from_json = v2_from_json};
-extern const rn_text_architecture rn_text_deepseek_v3;
-const rn_text_architecture rn_text_deepseek_v3 = {FAMILY, .model_type = "deepseek_v3",
-                                                  .also = "DeepSeek R1", .norm_experts = true,
+const rn_text_architecture rn_text_deepseek_v3 = {FAMILY,
+                                                  .model_type = "deepseek_v3",
+                                                  .also = "DeepSeek R1",
+                                                  .norm_experts = true,
+                                                  .model_class = "DeepseekV3ForCausalLM",
                                                   .from_json = v3_from_json};
-extern const rn_text_architecture rn_text_glm4_moe_lite;
 const rn_text_architecture rn_text_glm4_moe_lite = {FAMILY,
                                                     .model_type = "glm4_moe_lite",
                                                     .also = "GLM-4.7-Flash",
+                                                    .model_class = "Glm4MoeLiteForCausalLM",
                                                     .norm_experts = true,
                                                     .partial_rope = true,
                                                     .from_json = v3_from_json};

@@ -270,6 +270,7 @@ static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
     RN_TRY(rn_pairs_f32(out, "gemma4.rope.freq_base_swa", l->local_rope.base));
     RN_TRY(rn_pairs_u32(out, "gemma4.attention.shared_kv_layers", 0));
     RN_TRY(rn_pairs_u32(out, "gemma4.embedding_length_per_layer_input", 0));
+    RN_TRY(rn_text_moe_to_gguf(c, out));
     return put_pattern(l, out);
 }
 
@@ -278,13 +279,13 @@ static void to_json(const rn_text_config *c, rn_json *json) {
     uint32_t pairs = l->full_head_dim / 2, turned = 0;
     while (turned < pairs && (!l->rope_divided || l->rope_divisors[turned] == 1))
         turned++;
-    rn_text_settings_to_json(c, json);
+    rn_text_moe_settings_to_json(c, json);
     rn_json_u64(json, "global_head_dim", l->full_head_dim);
     rn_json_u64(json, "num_global_key_value_heads", l->full_kv_heads);
     rn_json_bool(json, "attention_k_eq_v", l->full_k_is_v);
     rn_json_u64(json, "hidden_size_per_layer_input", 0);
     rn_json_u64(json, "num_kv_shared_layers", 0);
-    rn_json_bool(json, "enable_moe_block", false);
+    rn_json_bool(json, "enable_moe_block", l->moe.experts > 0);
     rn_json_u64(json, "sliding_window", l->window);
     if (l->logit_cap != 0) rn_text_json_float(json, "final_logit_softcapping", l->logit_cap);
     rn_text_json_layer_types(l, NULL, json);
@@ -307,7 +308,7 @@ static void to_json(const rn_text_config *c, rn_json *json) {
     .name = "gemma4", .layer = layer, .from_json = from_json, .from_gguf = from_gguf,              \
     .qk_norm = true, .two_heads = true, .kv_heads_by_layer = true, .experts = true,                \
     .norm_experts = true, .json_activation = "hidden_activation", .to_gguf = to_gguf,              \
-    .to_json = to_json
+    .to_json = to_json, .json_experts = "num_experts", .json_gate_up = true, .gguf_gate_up = true
 
 extern const rn_text_architecture rn_text_gemma4;
 const rn_text_architecture rn_text_gemma4 = {FAMILY,

@@ -126,6 +126,32 @@ static rn_status from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_text_gguf_moe(f, c);
 }
 
+// ---- written down -------------------------------------------------------------------------------
+
+static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
+    const rn_llama_config *l = &c->llama;
+    if (l->glu_slope != 1.702f || l->glu_limit != 7)
+        return rn_fail(RN_UNSUPPORTED, "GGUF cannot say a SwiGLU of slope %g and limit %g",
+                       (double)l->glu_slope, (double)l->glu_limit);
+    return rn_text_moe_to_gguf(c, out);
+}
+
+// Its experts are of mxfp4, and nothing else is.
+static void to_json(const rn_text_config *c, rn_json *json) {
+    static const char *const kept[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                       "model.embed_tokens", "lm_head"};
+    rn_text_moe_settings_to_json(c, json);
+    rn_text_json_float(json, "swiglu_limit", c->llama.glu_limit);
+    rn_text_json_layer_types(&c->llama, NULL, json);
+    rn_json_object(json, "quantization_config");
+    rn_json_string(json, "quant_method", "mxfp4");
+    rn_json_array(json, "modules_to_not_convert");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        rn_json_string(json, NULL, kept[i]);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
 // ---- the row ------------------------------------------------------------------------------------
 
 extern const rn_text_architecture rn_text_gpt_oss;
@@ -139,4 +165,12 @@ const rn_text_architecture rn_text_gpt_oss = {.layers = {"model.layers", "blk", 
                                               .window = true,
                                               .qkv_bias = true,
                                               .name = "gpt-oss",
-                                              .model_type = "gpt_oss"};
+                                              .model_type = "gpt_oss",
+                                              .model_class = "GptOssForCausalLM",
+                                              .json_experts = "num_local_experts",
+                                              .json_one_ffn = true,
+                                              .json_rope = true,
+                                              .experts_in_turn = true,
+                                              .gguf_cuts_yarn = true,
+                                              .to_gguf = to_gguf,
+                                              .to_json = to_json};

@@ -226,6 +226,69 @@ static rn_status glm_from_gguf(const rn_fields *f, rn_text_config *c) {
     return rn_text_gguf_moe(f, c);
 }
 
+// ---- written down -------------------------------------------------------------------------------
+
+rn_status rn_text_moe_to_gguf(const rn_text_config *c, rn_pairs *out) {
+    static const uint32_t gatings[] = {[RN_GATING_SOFTMAX] = 1,
+                                       [RN_GATING_SIGMOID] = 2,
+                                       [RN_GATING_SOFTMAX_CHOSEN] = 3,
+                                       [RN_GATING_SQRT_SOFTPLUS] = 4};
+    const rn_moe_config *m = &c->llama.moe;
+    char key[96];
+    if (m->experts == 0) return RN_OK;
+    RN_TRY(rn_pairs_u32(out, key_of(c, "expert_count", key), m->experts));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "expert_used_count", key), m->route.chosen));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "expert_feed_forward_length", key), m->ffn));
+    if (m->shared_ffn && m->shared_gate)
+        RN_TRY(
+            rn_pairs_u32(out, key_of(c, "expert_shared_feed_forward_length", key), m->shared_ffn));
+    else if (m->shared_ffn)
+        RN_TRY(rn_pairs_u32(out, key_of(c, "expert_shared_count", key), m->shared_ffn / m->ffn));
+    if (m->dense_layers)
+        RN_TRY(rn_pairs_u32(out, key_of(c, "leading_dense_block_count", key), m->dense_layers));
+    if (m->route.groups > 1) {
+        RN_TRY(rn_pairs_u32(out, key_of(c, "expert_group_count", key), m->route.groups));
+        RN_TRY(
+            rn_pairs_u32(out, key_of(c, "expert_group_used_count", key), m->route.groups_chosen));
+    }
+    if (m->route.scale != 0 && m->route.scale != 1)
+        RN_TRY(rn_pairs_f32(out, key_of(c, "expert_weights_scale", key), m->route.scale));
+    if (m->route.gating != RN_GATING_SOFTMAX_CHOSEN)
+        RN_TRY(rn_pairs_bool(out, key_of(c, "expert_weights_norm", key), m->route.norm));
+    key_of(c, "expert_gating_func", key);
+    return rn_pairs_u32(out, key, gatings[m->route.gating]);
+}
+
+void rn_text_moe_to_json(const rn_text_config *c, rn_json *json) {
+    const rn_moe_config *m = &c->llama.moe;
+    const rn_text_architecture *a = c->llama.architecture;
+    bool of_deepseek = a->json_experts && strcmp(a->json_experts, "n_routed_experts") == 0;
+    if (m->experts == 0) return;
+    rn_json_u64(json, a->json_experts, m->experts);
+    rn_json_u64(json, m->expert_scale ? "top_k_experts" : "num_experts_per_tok", m->route.chosen);
+    if (!a->json_one_ffn) rn_json_u64(json, "moe_intermediate_size", m->ffn);
+    if (m->shared_gate && m->shared_ffn)
+        rn_json_u64(json, "shared_expert_intermediate_size", m->shared_ffn);
+    if (m->route.gating != RN_GATING_SOFTMAX_CHOSEN)
+        rn_json_bool(json, "norm_topk_prob", m->route.norm);
+    if (!of_deepseek) return;
+    rn_json_u64(json, "n_shared_experts", m->shared_ffn / m->ffn);
+    rn_json_u64(json, "first_k_dense_replace", m->dense_layers);
+    rn_json_u64(json, "n_group", m->route.groups ? m->route.groups : 1);
+    rn_json_u64(json, "topk_group", m->route.groups ? m->route.groups_chosen : 1);
+    rn_text_json_float(json, "routed_scaling_factor", m->route.scale != 0 ? m->route.scale : 1);
+}
+
+void rn_text_moe_settings_to_json(const rn_text_config *c, rn_json *json) {
+    rn_text_settings_to_json(c, json);
+    rn_text_moe_to_json(c, json);
+}
+
+static void glm_to_json(const rn_text_config *c, rn_json *json) {
+    rn_text_moe_settings_to_json(c, json);
+    rn_json_bool(json, "use_qk_norm", c->llama.qk_norm);
+}
+
 // ---- the rows -----------------------------------------------------------------------------------
 
 #define ATTENTION(gguf_ffn_norm)                                                                   \
@@ -283,13 +346,21 @@ static const rn_text_part glm_parts[RN_TEXT_PARTS] = {
 
 #define FAMILY                                                                                     \
     .layers = {"model.layers", "blk", "layers"}, .outer = "model.", .layer = layer,                \
-    .from_json = from_json, .from_gguf = from_gguf, .experts = true
+    .from_json = from_json, .from_gguf = from_gguf, .experts = true,                               \
+    .to_gguf = rn_text_moe_to_gguf, .to_json = rn_text_moe_settings_to_json
 
 // Its GGUF files are llama's, with experts.
 extern const rn_text_architecture rn_text_mixtral;
-const rn_text_architecture rn_text_mixtral = {
-    FAMILY,         .name = "llama",      .model_type = "mixtral",        .parts = mixtral_parts,
-    .window = true, .norm_experts = true, .gguf_rope = RN_ROPE_NEIGHBOURS};
+const rn_text_architecture rn_text_mixtral = {FAMILY,
+                                              .name = "llama",
+                                              .model_type = "mixtral",
+                                              .parts = mixtral_parts,
+                                              .window = true,
+                                              .norm_experts = true,
+                                              .gguf_rope = RN_ROPE_NEIGHBOURS,
+                                              .model_class = "MixtralForCausalLM",
+                                              .json_experts = "num_local_experts",
+                                              .json_one_ffn = true};
 extern const rn_text_architecture rn_text_qwen2moe;
 const rn_text_architecture rn_text_qwen2moe = {FAMILY,
                                                .name = "qwen2moe",
@@ -298,7 +369,9 @@ const rn_text_architecture rn_text_qwen2moe = {FAMILY,
                                                .parts = qwen2_parts,
                                                .qkv_bias = true,
                                                .window = true,
-                                               .window_switch = true};
+                                               .window_switch = true,
+                                               .model_class = "Qwen2MoeForCausalLM",
+                                               .json_experts = "num_experts"};
 extern const rn_text_architecture rn_text_qwen3moe;
 const rn_text_architecture rn_text_qwen3moe = {FAMILY,
                                                .name = "qwen3moe",
@@ -307,10 +380,17 @@ const rn_text_architecture rn_text_qwen3moe = {FAMILY,
                                                .qk_norm = true,
                                                .norm_experts = true,
                                                .window = true,
-                                               .window_switch = true};
+                                               .window_switch = true,
+                                               .model_class = "Qwen3MoeForCausalLM",
+                                               .json_experts = "num_experts"};
 extern const rn_text_architecture rn_text_olmoe;
-const rn_text_architecture rn_text_olmoe = {FAMILY, .name = "olmoe", .parts = olmoe_parts,
-                                            .qk_norm = true};
+const rn_text_architecture rn_text_olmoe = {FAMILY,
+                                            .name = "olmoe",
+                                            .parts = olmoe_parts,
+                                            .qk_norm = true,
+                                            .model_class = "OlmoeForCausalLM",
+                                            .json_experts = "num_experts",
+                                            .json_one_ffn = true};
 extern const rn_text_architecture rn_text_glm4moe;
 const rn_text_architecture rn_text_glm4moe = {.layers = {"model.layers", "blk", "layers"},
                                               .outer = "model.",
@@ -324,4 +404,9 @@ const rn_text_architecture rn_text_glm4moe = {.layers = {"model.layers", "blk", 
                                               .parts = glm_parts,
                                               .qk_norm_if_there = true,
                                               .norm_experts = true,
-                                              .partial_rope = true};
+                                              .partial_rope = true,
+                                              .model_class = "Glm4MoeForCausalLM",
+                                              .json_rope = true,
+                                              .json_experts = "n_routed_experts",
+                                              .to_gguf = rn_text_moe_to_gguf,
+                                              .to_json = glm_to_json};

@@ -255,27 +255,30 @@ static rn_status to_gguf(const rn_text_config *c, rn_pairs *out) {
     uint32_t pairs = (l->rope.dims ? l->rope.dims : l->head_dim) / 2, interval = find_interval(l);
     int32_t first = (int32_t)(pairs + 2) / 3, second = ((int32_t)pairs - first + 1) / 2;
     int32_t sections[] = {first, second, (int32_t)pairs - first - second, 0};
-    RN_TRY(
-        put_list(out, "qwen35.rope.dimension_sections", RN_GGUF_I32, sections, 4, sizeof sections));
-    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.conv_kernel", r->taps));
-    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.group_count", r->key_heads));
-    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.time_step_rank", r->value_heads));
-    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.state_size", r->key_dim));
-    RN_TRY(rn_pairs_u32(out, "qwen35.ssm.inner_size", r->value_heads * r->value_dim));
-    if (interval) return rn_pairs_u32(out, "qwen35.full_attention_interval", interval);
+    char key[96];
+    RN_TRY(rn_text_moe_to_gguf(c, out));
+    RN_TRY(put_list(out, key_of(c, "rope.dimension_sections", key), RN_GGUF_I32, sections, 4,
+                    sizeof sections));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "ssm.conv_kernel", key), r->taps));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "ssm.group_count", key), r->key_heads));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "ssm.time_step_rank", key), r->value_heads));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "ssm.state_size", key), r->key_dim));
+    RN_TRY(rn_pairs_u32(out, key_of(c, "ssm.inner_size", key), r->value_heads * r->value_dim));
+    key_of(c, "full_attention_interval", key);
+    if (interval) return rn_pairs_u32(out, key, interval);
     bool flags[RN_RECURRENT_LAYERS] = {0};
     if (l->layers > RN_RECURRENT_LAYERS)
         return rn_fail(RN_UNSUPPORTED, "there are too many layers");
     for (uint32_t i = 0; i < l->layers; i++)
         flags[i] = rn_text_is_recurrent(l, i);
-    return put_list(out, "qwen35.attention.recurrent_layers", RN_GGUF_BOOL, flags, l->layers,
-                    l->layers * sizeof *flags);
+    return put_list(out, key_of(c, "attention.recurrent_layers", key), RN_GGUF_BOOL, flags,
+                    l->layers, l->layers * sizeof *flags);
 }
 
 static void to_json(const rn_text_config *c, rn_json *json) {
     const rn_llama_config *l = &c->llama;
     const rn_recurrent_config *r = &l->recurrent;
-    rn_text_settings_to_json(c, json);
+    rn_text_moe_settings_to_json(c, json);
     rn_json_u64(json, "linear_conv_kernel_dim", r->taps);
     rn_json_u64(json, "linear_num_key_heads", r->key_heads);
     rn_json_u64(json, "linear_num_value_heads", r->value_heads);
@@ -328,13 +331,17 @@ const rn_text_architecture rn_text_qwen3_next = {.name = "qwen3next",
 #define WITH_EXPERTS                                                                               \
     .name = "qwen35moe", .also = "Qwen3.5, Qwen3.6 with experts", .layer = layer,                  \
     .from_json = from_json, .from_gguf = from_gguf, .qk_norm = true, .partial_rope = true,         \
-    .unused = unused, .experts = true, .norm_experts = true
+    .unused = unused, .experts = true, .norm_experts = true, .json_rope = true,                    \
+    .to_gguf = to_gguf, .to_json = to_json, .json_experts = "num_experts", .json_gate_up = true
 extern const rn_text_architecture rn_text_qwen35moe;
-const rn_text_architecture rn_text_qwen35moe = {WITH_EXPERTS, .model_type = "qwen3_5_moe_text",
-                                                .parts = parts,
-                                                .layers = {"model.layers", "blk", "model.layers"}};
+const rn_text_architecture rn_text_qwen35moe = {
+    WITH_EXPERTS, .model_type = "qwen3_5_moe_text", .model_class = "Qwen3_5MoeForCausalLM",
+    .parts = parts, .layers = {"model.layers", "blk", "model.layers"}};
 extern const rn_text_architecture rn_text_qwen35moe_seeing;
 const rn_text_architecture rn_text_qwen35moe_seeing = {
-    WITH_EXPERTS, .model_type = "qwen3_5_moe", .parts = inner_parts,
+    WITH_EXPERTS,
+    .model_type = "qwen3_5_moe",
+    .parts = inner_parts,
+    .model_class = "Qwen3_5MoeForConditionalGeneration",
     .layers = {"model.language_model.layers", "blk", "model.language_model.layers"},
     .settings = "text_config"};

@@ -2,6 +2,7 @@
 #include "model/text/translate.h"
 
 #include "model/text/decoder.h"
+#include "model/text/translate_experts.h"
 
 #include <stdio.h>
 
@@ -9,7 +10,7 @@ enum { NAME_BYTES = 96 };
 
 rn_status rn_text_translatable(const rn_text_config *config) {
     const rn_llama_config *l = &config->llama;
-    if (l->architecture->model_class && !l->moe.experts) return RN_OK;
+    if (l->architecture->model_class) return RN_OK;
     return rn_hint(rn_fail(RN_UNSUPPORTED, "models of architecture '%s' are not converted",
                            config->architecture),
                    "llama.cpp's convert_hf_to_gguf.py makes GGUF files of many architectures");
@@ -125,6 +126,17 @@ static rn_status reshape_taps(const rn_tensor_info *t, bool to_gguf, rn_arena *a
     return RN_OK;
 }
 
+// Another shape of a shared expert's gate: (1, dim) in Hugging Face's files, (dim) in GGUF's.
+static rn_status reshape_gate(const rn_tensor_info *t, bool to_gguf, rn_arena *arena,
+                              rn_converted_tensor *out) {
+    uint64_t dims[] = {to_gguf ? t->elements : 1, t->elements};
+    void *copy;
+    RN_TRY(rn_arena_copy(arena, dims, sizeof dims, &copy));
+    out->dims = copy;
+    out->rank = to_gguf ? 1 : 2;
+    return RN_OK;
+}
+
 // How a weight's values lie in the other container.
 static rn_status arrange(const rn_tensor_info *t, const rn_llama_config *from,
                          const rn_llama_config *to, rn_text_part_id p, bool is_bias,
@@ -136,6 +148,7 @@ static rn_status arrange(const rn_tensor_info *t, const rn_llama_config *from,
     if (p == RN_TEXT_A_RATE) out->change = to_gguf ? RN_VALUES_NEG_EXP : RN_VALUES_LOG_NEG;
     if (p == RN_TEXT_POSITIONS && from->first_position > to->first_position)
         out->skip_rows = from->first_position - to->first_position;
+    if (p == RN_TEXT_SHARED_ROUTER && !is_bias) RN_TRY(reshape_gate(t, to_gguf, arena, out));
     if (p == RN_TEXT_CONV && t->rank >= 2) RN_TRY(reshape_taps(t, to_gguf, arena, out));
     if (part->transposed && !is_bias) {
         out->arrangement = RN_ARRANGE_TRANSPOSED;
@@ -147,30 +160,45 @@ static rn_status arrange(const rn_tensor_info *t, const rn_llama_config *from,
     return order(from, to, p, arena, out);
 }
 
-static rn_status translate(const rn_checkpoint *source, const rn_llama_config *from,
-                           const rn_llama_config *to, rn_text_part_id p, uint32_t layer,
-                           bool is_bias, rn_arena *arena, rn_converted_tensor *tensors) {
-    bool alone = from->architecture->parts[p].alone;
-    const char *what = alone ? "" : is_bias ? "bias" : "weight";
-    char name[NAME_BYTES], other[NAME_BYTES];
-    void *copy;
-    rn_text_weight_name(from, p, layer, what, name, sizeof name);
-    rn_text_weight_name(to, p, layer, what, other, sizeof other);
-    const rn_tensor_info *t = rn_checkpoint_find(source, name);
-    if (!t) return RN_OK;
-    rn_converted_tensor *tensor = &tensors[t - rn_checkpoint_tensor(source, 0)];
-    RN_TRY(rn_arena_copy(arena, other, strlen(other), &copy));
-    *tensor = (rn_converted_tensor){.name = {copy, strlen(other)}};
-    return arrange(t, from, to, p, is_bias, arena, tensor);
+// What follows a part's name. GGUF calls a router's bias of the choice so.
+static const char *what_of(const rn_llama_config *c, rn_text_part_id p, bool is_bias) {
+    if (p == RN_TEXT_ROUTER_BIAS && c->naming == RN_NAMES_GGUF) return "bias";
+    if (c->architecture->parts[p].alone) return "";
+    return is_bias ? "bias" : "weight";
 }
 
-// The model was opened, so every weight is there: whole, or as the parts of a quantised one.
-static rn_status check_whole(const rn_checkpoint *source, const rn_converted_tensor *tensors) {
-    static const char *const parts[] = {"*._data",  "*.absmax",       "*.qweight",   "*_packed",
-                                        "*_blocks", "*.weight_scale", "*_scale_inv", "*._scale"};
-    for (size_t i = 0; i < rn_checkpoint_count(source); i++) {
-        rn_str name = rn_checkpoint_tensor(source, i)->name;
-        for (size_t k = 0; tensors[i].name.bytes == 0 && k < sizeof parts / sizeof *parts; k++)
+// A model being translated.
+typedef struct names {
+    const rn_checkpoint *source, *model; // the latter with the forms of quantised weights
+    const rn_llama_config *from, *to;
+    rn_arena *arena;
+    rn_converted_tensor *tensors; // (tensors of the source)
+} names;
+
+static rn_status translate(const names *n, rn_text_part_id p, uint32_t layer, bool is_bias) {
+    char name[NAME_BYTES], other[NAME_BYTES];
+    void *copy;
+    rn_text_weight_name(n->from, p, layer, what_of(n->from, p, is_bias), name, sizeof name);
+    rn_text_weight_name(n->to, p, layer, what_of(n->to, p, is_bias), other, sizeof other);
+    const rn_tensor_info *t = rn_checkpoint_find(n->source, name);
+    const rn_weight_form *form = rn_checkpoint_form(n->model, name);
+    if (form)
+        t = rn_checkpoint_tensor(n->source,
+                                 (size_t)(form->data - rn_checkpoint_tensor(n->model, 0)));
+    if (!t) return RN_OK;
+    rn_converted_tensor *tensor = &n->tensors[t - rn_checkpoint_tensor(n->source, 0)];
+    RN_TRY(rn_arena_copy(n->arena, other, strlen(other), &copy));
+    *tensor = (rn_converted_tensor){.name = {copy, strlen(other)}, .form = form};
+    return arrange(t, n->from, n->to, p, is_bias, n->arena, tensor);
+}
+
+// The model was opened, so every weight is there: whole, as a form, or as the parts of a quantised
+// one.
+static rn_status check_whole(const names *n) {
+    static const char *const parts[] = {"*._data", "*.absmax", "*._scale"};
+    for (size_t i = 0; i < rn_checkpoint_count(n->source); i++) {
+        rn_str name = rn_checkpoint_tensor(n->source, i)->name;
+        for (size_t k = 0; n->tensors[i].name.bytes == 0 && k < sizeof parts / sizeof *parts; k++)
             if (rn_str_matches(name, rn_str_from(parts[k])))
                 return rn_hint(rn_fail(RN_UNSUPPORTED,
                                        "the input is quantised already: it has "
@@ -190,21 +218,24 @@ static bool is_left_out(const rn_llama_config *c, rn_text_part_id p) {
     return p == RN_TEXT_HEAD && c->tied;
 }
 
-rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_llama_config *from,
-                                  const rn_llama_config *to, rn_arena *arena,
-                                  rn_converted_tensor **out) {
+rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_checkpoint *model,
+                                  const rn_llama_config *from, const rn_llama_config *to,
+                                  rn_arena *arena, rn_translation *out) {
     void *block;
-    RN_TRY(rn_arena_array(arena, rn_checkpoint_count(source), sizeof **out, &block));
-    *out = block;
+    RN_TRY(rn_arena_array(arena, rn_checkpoint_count(source), sizeof *out->tensors, &block));
+    names n = {source, model, from, to, arena, block};
     for (rn_text_part_id p = 0; p < RN_TEXT_PARTS; p++) {
         const rn_text_part *part = &from->architecture->parts[p];
         uint32_t layers = p < RN_TEXT_IN_LAYER ? 1 : from->layers;
         bool apart = p == RN_TEXT_DENSE_IN || p == RN_TEXT_DENSE_OUT;
         if (!part->hugging_face || !part->gguf || is_left_out(from, p)) continue;
-        if (apart && to->naming != RN_NAMES_GGUF) continue;
+        if ((apart && to->naming != RN_NAMES_GGUF) || rn_text_is_assembled(from, to, p)) continue;
         for (uint32_t layer = 0; layer < layers; layer++)
             for (int bias = 0; bias < 2; bias++)
-                RN_TRY(translate(source, from, to, p, layer, bias, arena, *out));
+                RN_TRY(translate(&n, p, layer, bias));
     }
-    return check_whole(source, *out);
+    RN_TRY(check_whole(&n));
+    out->tensors = n.tensors;
+    return rn_text_assemble(source, model, from, to, arena, n.tensors, &out->assembled,
+                            &out->assembled_count);
 }

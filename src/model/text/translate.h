@@ -17,13 +17,15 @@
 RN_MUST_USE rn_status rn_text_translatable(const rn_text_config *config);
 
 // Where the source's tensors go, which are called as `from` says; `to` is the same model in the
-// other container. (tensors of the source) in the arena. What is computed (rope's tables) or double
+// other container; `model` is the source opened as a model, which knows its quantised weights.
+// Fills tensors and assembled of *out, in the arena. What is computed (rope's tables) or double
 // (a tied head) is left out, and so are products behind pooling, which Hugging Face's folders have
 // in files of their own. RN_UNSUPPORTED: a weight is there in parts, quantised.
 RN_MUST_USE rn_status rn_text_translate_names(const rn_checkpoint *source,
+                                              const rn_checkpoint *model,
                                               const rn_llama_config *from,
                                               const rn_llama_config *to, rn_arena *arena,
-                                              rn_converted_tensor **out);
+                                              rn_translation *out);
 
 // The settings as GGUF's keys. RN_UNSUPPORTED names what GGUF cannot say.
 RN_MUST_USE rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *name,

@@ -78,9 +78,11 @@ static rn_status put_sizes(const keys *k, const rn_text_config *c) {
 static rn_status put_rope(const keys *k, const rn_llama_config *l) {
     const rn_rope_attrs *rope = &l->rope;
     uint32_t head_dim = l->full_head_dim ? l->full_head_dim : l->head_dim;
-    RN_TRY(put_u32(k, "attention.key_length", head_dim));
-    RN_TRY(put_u32(k, "attention.value_length", head_dim));
-    RN_TRY(put_u32(k, "rope.dimension_count", rope->dims ? rope->dims : head_dim));
+    const rn_latent_config *a = &l->latent; // whose keys are latents and what is turned
+    RN_TRY(put_u32(k, "attention.key_length", a->kv_rank ? a->kv_rank + a->turned : head_dim));
+    RN_TRY(put_u32(k, "attention.value_length", a->kv_rank ? a->kv_rank : head_dim));
+    uint32_t turned = a->kv_rank ? a->turned : rope->dims ? rope->dims : head_dim;
+    RN_TRY(put_u32(k, "rope.dimension_count", turned));
     RN_TRY(put_f32(k, "rope.freq_base", rope->base));
     if (rope->scaling == RN_ROPE_UNSCALED || rope->scaling == RN_ROPE_LLAMA3) return RN_OK;
     bool yarn = rope->scaling == RN_ROPE_YARN;
@@ -88,7 +90,7 @@ static rn_status put_rope(const keys *k, const rn_llama_config *l) {
                  is_near(rope->attention_factor, 0.1f * logf(rope->factor) + 1);
     if ((!yarn && rope->scaling != RN_ROPE_LINEAR) || !usual)
         return rn_fail(RN_UNSUPPORTED, "GGUF cannot say this scaling of rope");
-    if (rope->untruncated)
+    if (rope->untruncated && !l->architecture->gguf_cuts_yarn)
         return rn_fail(RN_UNSUPPORTED, "GGUF cannot say YARN that is not cut to whole pairs");
     RN_TRY(put_text(k, "rope.scaling.type", yarn ? "yarn" : "linear"));
     RN_TRY(put_f32(k, "rope.scaling.factor", rope->factor));
@@ -170,7 +172,7 @@ static void write_rope_fields(const rn_rope_attrs *rope, rn_json *json) {
     if (rope->untruncated) rn_json_bool(json, "truncate", false);
 }
 
-static void open_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
+void rn_text_json_rope_object(const rn_rope_attrs *rope, const char *key, rn_json *json) {
     rn_json_object(json, key);
     rn_text_json_float(json, "rope_theta", rope->base);
     write_rope_fields(rope, json);
@@ -178,9 +180,9 @@ static void open_rope_object(const rn_rope_attrs *rope, const char *key, rn_json
 
 void rn_text_json_ropes_object(const rn_llama_config *l, rn_json *json) {
     rn_json_object(json, "rope_parameters");
-    open_rope_object(&l->rope, "full_attention", json);
+    rn_text_json_rope_object(&l->rope, "full_attention", json);
     rn_json_end(json);
-    open_rope_object(&l->local_rope, "sliding_attention", json);
+    rn_text_json_rope_object(&l->local_rope, "sliding_attention", json);
     rn_json_end(json);
     rn_json_end(json);
 }
@@ -198,7 +200,7 @@ static float turned_share(const rn_llama_config *l) {
 
 // As models that came with transformers 5 have it.
 static void write_newer_rope(const rn_llama_config *l, rn_json *json) {
-    open_rope_object(&l->rope, "rope_parameters", json);
+    rn_text_json_rope_object(&l->rope, "rope_parameters", json);
     if (l->architecture->partial_rope)
         rn_text_json_float(json, "partial_rotary_factor", turned_share(l));
     if (l->query_growth != 0) rn_text_json_float(json, "llama_4_scaling_beta", l->query_growth);
@@ -209,7 +211,7 @@ void rn_text_rope_to_json(const rn_text_config *c, rn_json *json) {
     const rn_llama_config *l = &c->llama;
     const rn_rope_attrs *rope = &l->rope;
     uint64_t pairs = rn_rope_dims(rope, l->head_dim) / 2;
-    if (l->positions || l->full_head_dim) return;
+    if (l->positions || l->full_head_dim || l->latent.kv_rank) return;
     if (l->architecture->json_rope) {
         write_newer_rope(l, json);
         return;
@@ -254,15 +256,17 @@ void rn_text_settings_to_json(const rn_text_config *c, rn_json *json) {
     rn_json_u64(json, "hidden_size", l->dim);
     rn_json_u64(json, "intermediate_size", l->ffn);
     rn_json_u64(json, "num_attention_heads", l->heads);
-    rn_json_u64(json, "num_key_value_heads", l->kv_heads);
-    rn_json_u64(json, "head_dim", l->head_dim);
+    // Latent attention has heads of k and v of its own, and calls what is turned a head's width.
+    bool latent = l->latent.kv_rank > 0;
+    rn_json_u64(json, "num_key_value_heads", latent ? l->heads : l->kv_heads);
+    rn_json_u64(json, "head_dim", latent ? l->latent.turned : l->head_dim);
     rn_json_u64(json, "vocab_size", l->vocab);
     rn_json_u64(json, "max_position_embeddings", c->context);
     rn_text_json_float(json, a->json_epsilon ? a->json_epsilon : "rms_norm_eps", l->norm_eps);
     rn_json_string(json, a->json_activation ? a->json_activation : "hidden_act",
                    activations[l->activation]);
     rn_json_bool(json, "tie_word_embeddings", l->tied);
-    rn_json_bool(json, "attention_bias", l->qkv_bias && !a->qkv_bias);
+    rn_json_bool(json, "attention_bias", l->qkv_bias && (!a->qkv_bias || l->output_bias));
     rn_json_bool(json, "mlp_bias", l->ffn_bias);
     rn_text_rope_to_json(c, json);
     if (a->window_switch) rn_json_bool(json, "use_sliding_window", l->window > 0);
@@ -319,6 +323,26 @@ static bool is_same_state(const rn_recurrent_config *a, const rn_recurrent_confi
            memcmp(a->layers, b->layers, sizeof a->layers) == 0;
 }
 
+static bool is_same_moe(const rn_moe_config *a, const rn_moe_config *b) {
+    const rn_route_attrs *r = &a->route, *s = &b->route;
+    bool grouped = r->groups > 1;
+    bool route = r->chosen == s->chosen && r->gating == s->gating && r->norm == s->norm &&
+                 grouped == (s->groups > 1) &&
+                 (!grouped || (r->groups == s->groups && r->groups_chosen == s->groups_chosen &&
+                               r->group_by_max == s->group_by_max)) &&
+                 is_near(r->scale != 0 ? r->scale : 1, s->scale != 0 ? s->scale : 1);
+    return a->experts == b->experts &&
+           (!a->experts ||
+            (route && a->ffn == b->ffn && a->shared_ffn == b->shared_ffn &&
+             a->dense_layers == b->dense_layers && a->choice_bias == b->choice_bias &&
+             a->expert_scale == b->expert_scale && a->shared_gate == b->shared_gate));
+}
+
+static bool is_same_latent(const rn_latent_config *a, const rn_latent_config *b) {
+    return a->q_rank == b->q_rank && a->kv_rank == b->kv_rank && a->still == b->still &&
+           a->turned == b->turned && a->value == b->value;
+}
+
 static bool is_same_longrope(const rn_text_config *a, const rn_text_config *b) {
     uint64_t pairs = rn_rope_dims(&a->llama.rope, a->llama.head_dim) / 2;
     bool same = a->long_from == b->long_from;
@@ -359,6 +383,9 @@ static bool is_same_model(const rn_text_config *one, const rn_text_config *other
         is_near(score_scale(a), score_scale(b)) && is_near(a->query_growth, b->query_growth);
     return sizes && flags && heads && windows && scales && one->stretch == other->stretch &&
            is_same_state(&a->recurrent, &b->recurrent) && is_same_longrope(one, other) &&
+           is_same_moe(&a->moe, &b->moe) && is_same_latent(&a->latent, &b->latent) &&
+           a->sinks == b->sinks && is_near(a->glu_limit, b->glu_limit) &&
+           is_near(a->glu_slope, b->glu_slope) &&
            (a->positions || is_same_rope(&a->rope, &b->rope));
 }
 
