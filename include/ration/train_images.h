@@ -97,6 +97,9 @@ typedef struct rn_image_train_options {
     double guidance;             // that Flux.1 dev is told in training; 0: 1
     // Parts of a single file's model that it does not hold, or others than the folder's; or NULL.
     const char *vae, *text_encoder, *text_encoder_2, *tokenizer, *tokenizer_2;
+    // CLIP's text encoders are trained with the denoiser (of `lora`): they are a part of each step.
+    // T5 is not.
+    bool text_encoders;
     const char *denoiser;  // a folder in the place of the model's unet or transformer: quantised
     const char *cache;     // a folder, for diffusion
     const rn_flag *cancel; // may be NULL

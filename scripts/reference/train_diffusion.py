@@ -6,7 +6,7 @@
 Tiny models with random weights (tests/golden/image: sd, xl, flux; noise, v and flow prediction) are trained for a step or two by SGD with
 momentum, whose state is the gradient, in f32. PyTorch computes the same step with diffusers' networks: ration's noise is a function of
 (seed, sample), which is written again here. Printed, and checked against 1e-5: losses, and |difference| / |gradient| over all weights
-(full) and over all additions (LoRA, its second step). Then the LoRA files: diffusers loads its own naming and kohya's, and both give the
+(full) and over all additions (LoRA, its second step), without text encoders and with them. Then the LoRA files: diffusers loads its own naming and kohya's, and both give the
 output that PyTorch computes with the additions. Exits with 77 where a package is missing.
 """
 import argparse
@@ -69,7 +69,9 @@ class Model:
             rows = pipe.encode_prompt(CAPTION, "cpu", 1, False)[0]
         self.context = rows.repeat(BATCH, 1, 1)
 
-    def loss(self, step):
+    def loss(self, step, encodes=False):
+        if encodes:
+            self.encode()
         n, c, h, w = BATCH, *self.moments.mean.shape[1:]
         count = n * c * h * w
         shape = lambda v: torch.tensor(v).reshape(n, h, w, c).permute(0, 3, 1, 2)
@@ -130,19 +132,28 @@ def hook(model, parts):
     for name, (down, up) in parts.items():
         def add(module, inputs, output, down=down, up=up):
             return output + inputs[0] @ down.T @ up.T
-        model.net.get_submodule(name).register_forward_hook(add)
+        part, _, inner = name.partition(".")
+        encoder = part.startswith("text_encoder")
+        net, name = (getattr(model.pipe, part), inner) if encoder else (model.net, name)
+        if encoder and not hasattr(net, "text_model"):
+            name = name.removeprefix("text_model.")  # transformers 5
+        net.get_submodule(name).register_forward_hook(add)
 
 
-def lora(given, folder, data, work, size, pictures):
-    losses, state = run(given, folder, data, work / "lora", size, 2, "--rank", "2")
-    first = run(given, folder, data, work / "first", size, 1, "--rank", "2")[1]
+def lora(given, folder, data, work, size, pictures, encodes=False):
+    more = ["--rank", "2"] + ["--train-text-encoders"] * encodes
+    losses, state = run(given, folder, data, work / "lora", size, 2, *more)
+    first = run(given, folder, data, work / "first", size, 1, *more)[1]
     model = Model(folder, pictures)
-    model.net.requires_grad_(False)
+    for part in (model.net, getattr(model.pipe, "text_encoder", None), getattr(model.pipe, "text_encoder_2", None)):
+        if part is not None:
+            part.requires_grad_(False)
     names = [k[len("tuned."):-len(".weight.down")] for k in first if k.endswith(".down")]
     parts = {k: (first[f"tuned.{k}.weight.down"].clone().requires_grad_(True), torch.zeros_like(first[f"tuned.{k}.weight.up"]).requires_grad_(True))
              for k in names}
     hook(model, parts)
-    loss = model.loss(0)
+    assert encodes == any(name.startswith("text_encoder.") for name in names), names
+    loss = model.loss(0, encodes)
     loss.backward()
     results = [check(f"lora ({len(names)} modules): loss", abs(losses[0] / loss.item() - 1)),
                check("lora: gradients, first step", apart(first, {f"tuned.{k}.weight.up.velocity": v[1].grad for k, v in parts.items()}))]
@@ -150,12 +161,13 @@ def lora(given, folder, data, work, size, pictures):
         for down, up in parts.values():
             up -= RATE * up.grad
             up.grad, down.grad = None, None
-    loss = model.loss(1)
+    loss = model.loss(1, encodes)
     loss.backward()
     results += [check("lora: loss, second step", abs(losses[1] / loss.item() - 1)),
                 check("lora: gradients, second step", apart(state, {f"tuned.{k}.weight.down.velocity": v[0].grad for k, v in parts.items()}))]
-    if not model.flux:
-        return results + files(folder, work / "lora", pictures, ("pytorch_lora_weights", "lora_kohya"))
+    if not model.flux or encodes:
+        # XL's second encoder has the first one's names in kohya's files of diffusers' modules.
+        return results + files(folder, work / "lora", pictures, ("pytorch_lora_weights", "lora_kohya")[:1 if model.flux else 2], encodes)
     # diffusers' reader of kohya's files knows single blocks of Flux.1's own size alone.
     results += files(folder, work / "lora", pictures, ("pytorch_lora_weights",))
     pairs = [("--target", f"transformer_blocks.*.{k}") for k in ("to_q", "to_k", "to_v", "to_add_out")]
@@ -163,18 +175,18 @@ def lora(given, folder, data, work, size, pictures):
     return results + files(folder, work / "double", pictures, ("pytorch_lora_weights", "lora_kohya"))
 
 
-def files(folder, out, pictures, names):
+def files(folder, out, pictures, names, encodes=False):
     """What diffusers' own loader makes of the files, beside the additions as they are."""
     state = load_file(out / "checkpoint.safetensors")
     with torch.no_grad():
         by_hand = Model(folder, pictures)
-        base = by_hand.loss(5).item()
+        base = by_hand.loss(5, encodes).item()
         hook(by_hand, {k[len("tuned."):-len(".weight.down")]: (v, state[k[:-4] + "up"]) for k, v in state.items() if k.endswith(".weight.down")})
-        must, results = by_hand.loss(5).item(), []
+        must, results = by_hand.loss(5, encodes).item(), []
         for name in names:
             model = Model(folder, pictures)
             model.pipe.load_lora_weights(out, weight_name=f"{name}.safetensors")
-            results.append(check(f"diffusers loads {name}", abs(model.loss(5).item() - must) / abs(must - base)))
+            results.append(check(f"diffusers loads {name}", abs(model.loss(5, encodes).item() - must) / abs(must - base)))
     return results
 
 
@@ -211,6 +223,8 @@ def main():
             print(f"{family}, {name} prediction, {size} x {size}", flush=True)
             results += full(given, folder, data, work, size, pictures)
             results += lora(given, folder, data, work, size, pictures)
+            print("  with text encoders", flush=True)
+            results += lora(given, folder, data, work, size, pictures, True)
     shutil.rmtree(work)
     sys.exit(0 if results and all(results) else 1)
 

@@ -216,6 +216,45 @@ rn_status rn_checkpoint_open_memory(const char *name, const void *data, size_t b
     return finish(*out, name, read_memory(*out, name, data, bytes), out);
 }
 
+static rn_status join_tensor(rn_checkpoint *checkpoint, const char *prefix, uint32_t first_file,
+                             rn_tensor_info tensor) {
+    size_t bytes = strlen(prefix);
+    void *name = NULL;
+    RN_TRY(rn_arena_array(&checkpoint->arena, bytes + tensor.name.bytes + 1, 1, &name));
+    memcpy(name, prefix, bytes);
+    memcpy((char *)name + bytes, tensor.name.data, tensor.name.bytes);
+    tensor.name = (rn_str){name, bytes + tensor.name.bytes};
+    tensor.file += first_file;
+    return rn_checkpoint_add_tensor(checkpoint, tensor);
+}
+
+static rn_status join_part(rn_checkpoint *checkpoint, const rn_checkpoint *part,
+                           const char *prefix) {
+    uint32_t first_file = (uint32_t)checkpoint->file_count, index;
+    if (part->forms)
+        return rn_fail(RN_UNSUPPORTED, "weights of several tensors cannot be joined with others");
+    for (size_t i = 0; i < part->file_count; i++) {
+        const rn_opened_file *file = &part->files[i];
+        if (file->fd < 0)
+            return rn_fail(RN_UNSUPPORTED, "%s is in memory: it cannot be joined with others",
+                           file->info.path);
+        RN_TRY(rn_checkpoint_add_file(checkpoint, file->info.path, &index));
+    }
+    for (size_t i = 0; i < part->tensor_count; i++)
+        RN_TRY(join_tensor(checkpoint, prefix, first_file, part->tensors[i]));
+    return RN_OK;
+}
+
+rn_status rn_checkpoint_join(const rn_checkpoint *const *parts, const char *const *prefixes,
+                             size_t count, rn_checkpoint **out) {
+    rn_status s = RN_OK;
+    RN_TRY(create(out));
+    if (count) (*out)->container = parts[0]->container;
+    for (size_t i = 0; s == RN_OK && i < count; i++)
+        s = join_part(*out, parts[i], prefixes[i]);
+    return finish(*out, count ? prefixes[0] : "", s, out);
+}
+
 const void *rn_checkpoint_memory(const rn_checkpoint *checkpoint, const rn_tensor_info *tensor) {
     const uint8_t *memory = checkpoint->files[tensor->file].memory;
     return memory ? memory + tensor->offset : NULL;

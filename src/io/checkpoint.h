@@ -64,6 +64,13 @@ RN_MUST_USE rn_status rn_checkpoint_open_memory(const char *name, const void *da
 // Where a tensor of such a checkpoint lies; NULL for one of a file.
 const void *rn_checkpoint_memory(const rn_checkpoint *checkpoint, const rn_tensor_info *tensor);
 
+// A checkpoint over the files of several, each of which is opened again; names of tensors get the
+// part's prefix in front. RN_UNSUPPORTED: a part in memory, or with weights of several tensors
+// (io/weight_forms.h).
+RN_MUST_USE rn_status rn_checkpoint_join(const rn_checkpoint *const *parts,
+                                         const char *const *prefixes, size_t count,
+                                         rn_checkpoint **out);
+
 // A reader over all of the checkpoint's files, with the same numbers.
 RN_MUST_USE rn_status rn_checkpoint_open_reader(const rn_checkpoint *checkpoint,
                                                 const rn_reader_options *options, rn_reader **out);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STREAM_DROP = 21, STREAM_VARIATION = 22, FLUX_TIME = 256, SIZES = 6 };
+enum { STREAM_DROP = 21, STREAM_VARIATION = 22, FLUX_TIME = 256 };
 #define EVALUATION_SEED 0x6576616c // noise of evaluations
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -29,12 +29,17 @@ static uint32_t time_channels(const rn_image_trainer *t) {
     return rn_image_is_flux(t) ? FLUX_TIME : t->steps[0].unet.channels[0];
 }
 
+// Of a text whose encoder is in the step.
+static uint64_t trained_tokens(const rn_image_trainer *t, uint32_t encoder) {
+    return t->text[encoder].trained ? t->text[encoder].length : 0;
+}
+
 rn_status rn_image_batch_take(rn_image_trainer *t) {
     bool flux = rn_image_is_flux(t);
     uint64_t batch = t->options.trainer.batch, latent = largest(t, true) * t->latent_channels;
     uint64_t noisy = t->diffuses ? batch : 0, plain = t->diffuses ? 0 : batch;
     uint64_t patches = flux ? largest(t, true) / 4 : 0;
-    float *positions = NULL;
+    float *positions = NULL, *tokens[RN_TEXT_ENCODERS];
     struct {
         float **at;
         uint64_t count;
@@ -42,6 +47,11 @@ rn_status rn_image_batch_take(rn_image_trainer *t) {
                  {&t->sample, noisy * latent},
                  {&t->target, noisy * latent},
                  {&t->weight, batch},
+                 {&t->keep, batch},
+                 {&t->pool[0], noisy * trained_tokens(t, 0)},
+                 {&t->pool[1], noisy * trained_tokens(t, 1)},
+                 {&tokens[0], noisy * trained_tokens(t, 0)},
+                 {&tokens[1], noisy * trained_tokens(t, 1)},
                  {&t->time, noisy * time_channels(t)},
                  {&t->context, noisy * t->context_tokens * t->context_channels},
                  {&t->scratch_text, t->context_tokens * (uint64_t)t->context_channels},
@@ -62,6 +72,8 @@ rn_status rn_image_batch_take(rn_image_trainer *t) {
         at += parts[i].count;
     }
     t->positions = (int32_t *)(void *)positions;
+    for (uint32_t i = 0; i < RN_TEXT_ENCODERS; i++)
+        t->tokens[i] = (int32_t *)(void *)tokens[i];
     return RN_OK;
 }
 
@@ -89,6 +101,17 @@ static rn_status load_rows(const rn_image_trainer *t, uint32_t encoder, uint64_t
     return RN_OK;
 }
 
+// Of encoders that are in the step: its tokens.
+static rn_status fill_tokens(rn_image_trainer *t, uint32_t i, const char *caption) {
+    for (uint32_t k = 0; k < t->model->text_count; k++) {
+        uint64_t at = (uint64_t)i * t->text[k].length;
+        if (t->text[k].trained)
+            RN_TRY(rn_diffusion_tokens(t->model, k, caption, t->text[k].length, t->tokens[k] + at,
+                                       t->pool[k] + at));
+    }
+    return RN_OK;
+}
+
 // XL was trained, and draws, with zeros for an empty caption; others with what encoders say of it.
 static rn_status fill_text(rn_image_trainer *t, uint32_t i, uint64_t which, bool dropped) {
     float *context = t->context + i * (uint64_t)t->context_tokens * t->context_channels;
@@ -99,6 +122,7 @@ static rn_status fill_text(rn_image_trainer *t, uint32_t i, uint64_t which, bool
         return RN_OK;
     }
     for (uint32_t k = 0; k < t->model->text_count; k++) {
+        if (t->text[k].trained) continue;
         if (t->text[k].gives_context) RN_TRY(load_rows(t, k, which, context));
         if (t->text[k].gives_pooled)
             RN_TRY(load_cached(t, "pooled", which, pooled, t->pooled_channels));
@@ -108,8 +132,8 @@ static rn_status fill_text(rn_image_trainer *t, uint32_t i, uint64_t which, bool
 
 // ---- what goes beside them ----------------------------------------------------------------------
 
-// XL: the pooled text; then sinusoids of the file's size, of where it was cut and of what it
-// became.
+// XL: the pooled text, unless its encoder is in the step; then sinusoids of the file's size, of
+// where it was cut and of what it became.
 static void fill_added(rn_image_trainer *t, uint32_t bucket, uint32_t i, uint64_t number) {
     const rn_unet_config *u = &t->steps[bucket].unet;
     const rn_picture *p = rn_pictures_get(t->pictures, number);
@@ -117,17 +141,17 @@ static void fill_added(rn_image_trainer *t, uint32_t bucket, uint32_t i, uint64_
     double by = fmax((double)b->width / p->width, (double)b->height / p->height);
     double wide = fmax(round(p->width * by), b->width),
            high = fmax(round(p->height * by), b->height);
-    const float sizes[SIZES] = {(float)p->height,
-                                (float)p->width,
-                                (float)floor((high - b->height) / 2),
-                                (float)floor((wide - b->width) / 2),
-                                (float)b->height,
-                                (float)b->width};
-    float *to = t->added + i * (uint64_t)u->added_channels;
-    memcpy(to, t->pooled + i * (uint64_t)t->pooled_channels, t->pooled_channels * sizeof *to);
-    for (int k = 0; k < SIZES; k++)
-        rn_sinusoid(sizes[k], u->added_time_dim,
-                    to + t->pooled_channels + (uint64_t)k * u->added_time_dim);
+    const float sizes[RN_IMAGE_SIZES] = {(float)p->height,
+                                         (float)p->width,
+                                         (float)floor((high - b->height) / 2),
+                                         (float)floor((wide - b->width) / 2),
+                                         (float)b->height,
+                                         (float)b->width};
+    uint64_t pooled = t->text[1].trained ? 0 : t->pooled_channels;
+    float *to = t->added + i * (pooled + (uint64_t)RN_IMAGE_SIZES * u->added_time_dim);
+    memcpy(to, t->pooled + i * (uint64_t)t->pooled_channels, pooled * sizeof *to);
+    for (int k = 0; k < RN_IMAGE_SIZES; k++)
+        rn_sinusoid(sizes[k], u->added_time_dim, to + pooled + (uint64_t)k * u->added_time_dim);
 }
 
 // Flux: patches instead of pixels, where they are, and the guidance that the network is told.
@@ -188,6 +212,8 @@ static rn_status fill_diffusion(rn_image_trainer *t, uint32_t bucket, uint32_t i
     uint64_t which =
         dropped ? t->text_of[rn_pictures_get_info(t->pictures)->count] : t->text_of[picture];
     RN_TRY(fill_text(t, i, which, dropped));
+    RN_TRY(fill_tokens(t, i, dropped ? "" : rn_pictures_get(t->pictures, picture)->caption));
+    t->keep[i] = dropped ? 0 : 1;
     if (rn_image_is_flux(t))
         fill_flux(t, bucket, i, count);
     else if (t->steps[bucket].unet.added_channels)
@@ -213,6 +239,10 @@ static uint32_t list_inputs(const rn_image_trainer *t, uint32_t bucket,
     bool flux = rn_image_is_flux(t);
     uint64_t batch = t->options.trainer.batch, pixels = (uint64_t)c->vae.height * c->vae.width;
     uint64_t latent = pixels * t->latent_channels, noisy = t->diffuses;
+    // Whether texts come from the cache, and whether the pooled row does not.
+    bool reads = t->diffuses && (flux || !t->text[0].trained), told = false;
+    for (uint32_t i = 0; i < RN_TEXT_ENCODERS; i++)
+        told |= t->text[i].trained && t->text[i].gives_pooled;
     const struct {
         const char *name;
         const void *data;
@@ -224,9 +254,15 @@ static uint32_t list_inputs(const rn_image_trainer *t, uint32_t bucket,
         {"target", t->target, noisy * latent},
         {"weight", t->weight, noisy},
         {"time", t->time, noisy * time_channels(t)},
-        {"context", t->context, noisy * t->context_tokens * t->context_channels},
-        {"added", t->added, flux ? 0 : noisy * c->unet.added_channels},
-        {"pooled", t->pooled, flux ? t->pooled_channels : 0},
+        {"context", t->context, reads ? t->context_tokens * t->context_channels : 0},
+        {"added", t->added, flux || told ? 0 : noisy * c->unet.added_channels},
+        {"sizes", t->added, told && !flux ? RN_IMAGE_SIZES * c->unet.added_time_dim : 0},
+        {"pooled", t->pooled, flux && !told ? t->pooled_channels : 0},
+        {"text_encoder.tokens", t->tokens[0], trained_tokens(t, 0)},
+        {"text_encoder.pool", t->pool[0], t->text[0].gives_pooled ? trained_tokens(t, 0) : 0},
+        {"text_encoder_2.tokens", t->tokens[1], trained_tokens(t, 1)},
+        {"text_encoder_2.pool", t->pool[1], t->text[1].gives_pooled ? trained_tokens(t, 1) : 0},
+        {"keep", t->keep, c->drops},
         {"positions", t->positions, flux ? (t->context_tokens + pixels / 4) * 3 : 0},
         {"guidance", t->guidance, flux && c->flux.guidance ? FLUX_TIME : 0},
     };

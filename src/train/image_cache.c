@@ -2,7 +2,8 @@
 //
 //     cache/latents.safetensors   latent.N (h, w, 2 * channels): the moments of picture N, in the
 //                                 order of buckets, so that each network comes once
-//                                 text.K (tokens, channels): of every caption, once
+//                                 text.K (tokens, channels): of every caption, once, where its
+//                                 encoder is not trained
 //
 // The file says under "made_of" what it was made of: pictures, captions, sizes, and the files of
 // both encoders by size and time. One of anything else is made anew.
@@ -71,7 +72,7 @@ typedef struct encoders {
     rn_weight_source weights[PHASES];
     char names[RN_PICTURE_BUCKETS][40];
     rn_image_component vae, text[RN_TEXT_ENCODERS]; // with these sizes; files are the model's
-    uint32_t buckets, count;
+    uint32_t buckets, count, text_phase[RN_TEXT_ENCODERS];
 } encoders;
 
 static void close_encoders(encoders *e) {
@@ -107,7 +108,9 @@ static rn_status open_encoders(rn_image_trainer *t, bool in_bands, encoders *e) 
         RN_TRY(add_phase(e, e->names[i], &e->vae, RN_IMAGE_ENCODER, &m->vae, b->count));
     }
     for (uint32_t i = 0; i < m->text_count; i++) {
+        if (t->text[i].trained) continue;
         e->text[i] = m->text[i];
+        e->text_phase[i] = e->count;
         if (e->text[i].kind == RN_IMAGE_CLIP)
             e->text[i].config.clip.rows = 1;
         else
@@ -189,7 +192,7 @@ static rn_status encode_pictures(maker *m) {
 static rn_status encode_text(maker *m, uint32_t encoder, const char *words) {
     rn_image_trainer *t = m->t;
     const rn_image_embedding *text = &t->text[encoder];
-    rn_session *s = rn_program_session(m->run, m->encoders.buckets + encoder);
+    rn_session *s = rn_program_session(m->run, m->encoders.text_phase[encoder]);
     bool clip = t->model->text[encoder].kind == RN_IMAGE_CLIP;
     uint64_t length = text->length, bytes = length * text->dim * sizeof(float);
     RN_TRY(rn_diffusion_tokens(t->model, encoder, words, text->length, m->tokens, m->pool));
@@ -213,10 +216,10 @@ static rn_status encode_text(maker *m, uint32_t encoder, const char *words) {
 static rn_status encode_texts(maker *m) {
     rn_image_trainer *t = m->t;
     for (uint32_t e = 0; e < t->model->text_count; e++)
-        for (uint64_t i = 0; i < t->text_count; i++) {
+        for (uint64_t i = 0; !t->text[e].trained && i < t->text_count; i++) {
             RN_TRY(check_cancel(m));
             RN_TRY(encode_text(m, e, find_caption(t, i)));
-            tell(m, m->encoders.phases[m->encoders.buckets + e].name, i + 1, t->text_count);
+            tell(m, m->encoders.phases[m->encoders.text_phase[e]].name, i + 1, t->text_count);
         }
     return RN_OK;
 }
@@ -252,7 +255,7 @@ static rn_status list_tensors(const rn_image_trainer *t, listing *l) {
         RN_TRY(list_tensor(l, "latent", number, 3, dims));
     }
     for (uint32_t e = 0; e < t->model->text_count; e++)
-        for (uint64_t i = 0; i < t->text_count; i++) {
+        for (uint64_t i = 0; !t->text[e].trained && i < t->text_count; i++) {
             const rn_image_embedding *text = &t->text[e];
             uint64_t rows[3] = {text->length, text->dim, 0}, pooled[3] = {text->pooled, 0, 0};
             if (text->gives_context) RN_TRY(list_tensor(l, e ? "text_2" : "text", i, 2, rows));
@@ -351,8 +354,9 @@ static void identify(maker *m) {
     for (uint32_t i = 0; i < 1 + t->model->text_count; i++)
         for (size_t k = 0; k < rn_checkpoint_file_count(parts[i]->checkpoint); k++)
             networks = add_file(networks, rn_checkpoint_file(parts[i]->checkpoint, k)->path);
-    snprintf(m->identity, sizeof m->identity, "2: %llu pictures, %08x, %08x",
-             (unsigned long long)info->count, pictures, networks);
+    snprintf(m->identity, sizeof m->identity, "2: %llu pictures, %08x, %08x%s",
+             (unsigned long long)info->count, pictures, networks,
+             t->options.text_encoders ? ", without CLIP" : "");
 }
 
 static bool is_made_of(const rn_checkpoint *file, const char *identity) {

@@ -181,7 +181,7 @@ static rn_status export_additions(rn_image_trainer *t, const char *folder) {
 
 rn_status rn_image_trainer_export(rn_image_trainer *t, rn_dtype dtype, const char *folder) {
     const char *part = t->diffuses ? t->model->denoiser.name : "vae";
-    if (t->lora) return export_additions(t, folder);
+    if (t->lora_count) return export_additions(t, folder);
     char path[RN_IMAGE_PATH];
     struct stat from, to;
     RN_TRY(make_folder(folder));

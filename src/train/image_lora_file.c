@@ -1,10 +1,12 @@
-// image_lora_file.c — additions to a denoiser as files.
+// image_lora_file.c — additions to a denoiser and its text encoders as files.
 //
 //     pytorch_lora_weights.safetensors   unet.<module>.lora_A.weight (rank, in...), .lora_B.weight
-//                                        (Flux: transformer.<module>): diffusers; B has the scale
+//                                        (Flux: transformer.<module>; text_encoder.<module>,
+//                                        text_encoder_2.<module>): diffusers; B has the scale
 //                                        alpha / rank in it
 //     lora_kohya.safetensors             lora_unet_<module>.lora_down.weight, .lora_up.weight,
-//                                        .alpha, a module's parts joined by "_"
+//                                        .alpha, a module's parts joined by "_"; text encoders:
+//                                        lora_te_<module>, of XL and Flux lora_te1_, lora_te2_
 //
 // kohya's Flux has Black Forest Labs' modules, in which q, k, v (and the feed-forward's first
 // matrix) are one. Additions to several of them become one of so many times the rank: the first
@@ -25,6 +27,7 @@ enum { FUSED = 4 };
 
 // A pair of tensors in a file: one addition, or several.
 typedef struct record {
+    const rn_image_lora *lora;
     char module[RN_IMAGE_NAME];
     uint32_t count, parts[FUSED]; // numbers of additions
     uint64_t first_rows[FUSED];   // of each in `out`
@@ -50,28 +53,26 @@ static const rn_trained *find_trained(const rn_image_trainer *t, const char *nam
 
 // ---- what goes together -------------------------------------------------------------------------
 
-static record *find_record(export_job *e, const char *module) {
-    for (uint32_t i = e->record_count; i > 0; i--)
-        if (strcmp(e->records[i - 1].module, module) == 0) return &e->records[i - 1];
+static record *find_record(export_job *e, const rn_image_lora *l, const char *module) {
+    for (uint32_t i = e->record_count; i > 0; i--) {
+        record *r = &e->records[i - 1];
+        if (r->lora == l && strcmp(r->module, module) == 0) return r;
+    }
     record *r = &e->records[e->record_count++];
-    *r = (record){.count = 0};
+    *r = (record){.lora = l};
     snprintf(r->module, sizeof r->module, "%s", module);
     return r;
 }
 
-static rn_status list_records(export_job *e) {
-    const rn_image_lora *l = e->trainer->lora;
+static rn_status list_of(export_job *e, const rn_image_lora *l) {
     rn_image_names names = l->base->names;
-    void *block = NULL;
     names.naming = RN_IMAGE_BFL;
-    RN_TRY(rn_arena_array(&e->memory, l->count, sizeof *e->records, &block));
-    e->records = block;
     for (uint32_t i = 0; i < l->count; i++) {
         const rn_image_lora_part *p = &l->parts[i];
         rn_image_place place = {.tensor_rows = 0};
         bool fuses = e->kohya && l->base->kind == RN_IMAGE_FLUX &&
                      rn_image_rename(&names, p->module, &place) && !place.swapped;
-        record *r = find_record(e, fuses ? place.tensor : p->module);
+        record *r = find_record(e, l, fuses ? place.tensor : p->module);
         if (r->count == FUSED)
             return rn_fail(RN_INTERNAL, "more than %d additions to '%s'", FUSED, r->module);
         r->out = fuses && place.tensor_rows ? place.tensor_rows : p->out;
@@ -81,14 +82,34 @@ static rn_status list_records(export_job *e) {
     return RN_OK;
 }
 
+static rn_status list_records(export_job *e) {
+    const rn_image_trainer *t = e->trainer;
+    uint32_t count = 0;
+    void *block = NULL;
+    for (uint32_t i = 0; i < t->lora_count; i++)
+        count += t->lora[i].count;
+    RN_TRY(rn_arena_array(&e->memory, count, sizeof *e->records, &block));
+    e->records = block;
+    for (uint32_t i = 0; i < t->lora_count; i++)
+        RN_TRY(list_of(e, &t->lora[i]));
+    return RN_OK;
+}
+
 // ---- tensors ------------------------------------------------------------------------------------
 
-static rn_status declare(export_job *e, const char *module, const char *ending, rn_shape shape) {
+// Before the modules of a network.
+static const char *kohya_prefix(const rn_image_trainer *t, const rn_image_lora *l) {
+    if (!l->text) return "lora_unet";
+    if (t->model->text_count == 1) return "lora_te";
+    return l->text == &t->text[0] ? "lora_te1" : "lora_te2";
+}
+
+static rn_status declare(export_job *e, const record *r, const char *ending, rn_shape shape) {
     char name[RN_IMAGE_NAME + 48];
     void *text = NULL, *dims = NULL;
-    const char *part = e->trainer->lora->base->name; // unet, transformer
-    snprintf(name, sizeof name, "%s%s%s", e->kohya ? "lora_unet" : part, e->kohya ? "_" : ".",
-             module);
+    snprintf(name, sizeof name, "%s%s%s",
+             e->kohya ? kohya_prefix(e->trainer, r->lora) : r->lora->base->name,
+             e->kohya ? "_" : ".", r->module);
     for (char *c = name; e->kohya && *c; c++)
         if (*c == '.') *c = '_';
     size_t bytes = strlen(name);
@@ -102,14 +123,13 @@ static rn_status declare(export_job *e, const char *module, const char *ending, 
 }
 
 static rn_status declare_all(export_job *e) {
-    const rn_image_lora *l = e->trainer->lora;
     void *block = NULL;
     RN_TRY(list_records(e));
     RN_TRY(rn_arena_array(&e->memory, 3 * (size_t)e->record_count, sizeof *e->tensors, &block));
     e->tensors = block;
     for (uint32_t i = 0; i < e->record_count; i++) {
         const record *r = &e->records[i];
-        const rn_low_rank *low = &l->parts[r->parts[0]].low_rank;
+        const rn_low_rank *low = &r->lora->parts[r->parts[0]].low_rank;
         const rn_trained *down = find_trained(e->trainer, low->down);
         const rn_trained *up = find_trained(e->trainer, low->up);
         if (!down || !up) return rn_fail(RN_INTERNAL, "'%s' was not trained", r->module);
@@ -117,9 +137,9 @@ static rn_status declare_all(export_job *e) {
         of_down.dims[0] *= r->count;
         of_up.dims[0] = r->out;
         of_up.dims[1] *= r->count;
-        RN_TRY(declare(e, r->module, e->kohya ? "lora_down.weight" : "lora_A.weight", of_down));
-        RN_TRY(declare(e, r->module, e->kohya ? "lora_up.weight" : "lora_B.weight", of_up));
-        if (e->kohya) RN_TRY(declare(e, r->module, "alpha", RN_SCALAR));
+        RN_TRY(declare(e, r, e->kohya ? "lora_down.weight" : "lora_A.weight", of_down));
+        RN_TRY(declare(e, r, e->kohya ? "lora_up.weight" : "lora_B.weight", of_up));
+        if (e->kohya) RN_TRY(declare(e, r, "alpha", RN_SCALAR));
     }
     return RN_OK;
 }
@@ -129,7 +149,7 @@ static rn_status declare_all(export_job *e) {
 // The second matrix of a part to its rows and columns of (out, count * rank).
 static rn_status place_up(export_job *e, const record *r, uint32_t i, float *values, float *out) {
     rn_image_trainer *t = e->trainer;
-    const rn_image_lora *l = t->lora;
+    const rn_image_lora *l = r->lora;
     const rn_trained *up = find_trained(t, l->parts[r->parts[i]].low_rank.up);
     uint64_t rank = l->rank, wide = rank * r->count, rows = up->count / rank;
     float scale = e->kohya ? 1 : l->scale;
@@ -145,7 +165,7 @@ static rn_status place_up(export_job *e, const record *r, uint32_t i, float *val
 // kohya's scale is alpha / rank; of rsLoRA the alpha that gives the same one is written.
 static rn_status append_record(export_job *e, const record *r, const rn_trainer_scratch *scratch) {
     rn_image_trainer *t = e->trainer;
-    const rn_image_lora *l = t->lora;
+    const rn_image_lora *l = r->lora;
     uint64_t count = r->out * l->rank * r->count;
     float alpha = l->scale * (float)(l->rank * r->count);
     void *block = NULL;

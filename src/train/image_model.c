@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/str.h"
+#include "io/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +93,8 @@ static void read_texts(rn_image_trainer *t) {
                                      .dim = clip->dim,
                                      .pooled = clip->projection ? clip->projection : clip->dim,
                                      .gives_context = !flux,
-                                     .gives_pooled = flux || (xl && i == 1)};
+                                     .gives_pooled = flux || (xl && i == 1),
+                                     .trained = t->options.text_encoders};
     }
 }
 
@@ -104,22 +106,51 @@ static bool place_trained(const void *self, const char *weight, rn_image_place *
     return true;
 }
 
-// The denoiser's own weights stay as they are, and additions to them are trained.
-static rn_status adapt(rn_image_trainer *t) {
-    void *block = NULL;
-    RN_TRY(rn_arena_alloc(&t->memory, sizeof *t->lora, &block));
-    t->lora = block;
-    RN_TRY(rn_image_lora_init(t->lora, &t->memory, &t->model->denoiser, t->options.lora));
+// A step reads the weights of all its networks from one checkpoint: of a folder's parts a joined
+// one, in which text encoders have their prefix.
+static rn_status join_parts(rn_image_trainer *t) {
+    const rn_diffusion *m = t->model;
+    const rn_checkpoint *parts[RN_IMAGE_LORAS] = {m->denoiser.checkpoint};
+    const char *prefixes[RN_IMAGE_LORAS] = {""};
+    size_t count = 1;
+    for (uint32_t i = 0; i < m->text_count; i++)
+        if (t->text[i].trained && m->text[i].checkpoint != m->denoiser.checkpoint) {
+            prefixes[count] = rn_image_text_prefix(i);
+            parts[count++] = m->text[i].checkpoint;
+        }
+    if (count > 1) RN_TRY(rn_checkpoint_join(parts, prefixes, count, &t->joined));
+    for (uint32_t i = 0; i < m->text_count; i++) {
+        bool apart = m->text[i].checkpoint != m->denoiser.checkpoint;
+        if (t->text[i].trained)
+            rn_image_component_within(&m->text[i], apart ? t->joined : m->denoiser.checkpoint,
+                                      apart ? rn_image_text_prefix(i) : "", &t->encoders[i]);
+    }
+    return RN_OK;
+}
+
+// The models' own weights stay as they are, and additions to them are trained.
+static rn_status adapt(rn_image_trainer *t, rn_image_step_config *c) {
+    if (t->options.text_encoders && t->model->denoiser.checkpoint) RN_TRY(join_parts(t));
+    RN_TRY(rn_image_lora_init(t));
     t->job.drawn = t->options.trainer.trained = RN_LORA_TRAINED;
+    uint32_t next = 1;
+    for (uint32_t i = 0; i < t->model->text_count; i++) {
+        if (!t->text[i].trained) continue;
+        c->text[i] = (rn_image_step_text){.gives = t->text[i], .clip = t->encoders[i].config.clip};
+        c->text[i].clip.files = &t->lora[next++].files;
+    }
+    c->drops =
+        t->options.text_encoders && t->model->family == RN_FAMILY_SDXL && t->model->zero_negative;
     return RN_OK;
 }
 
 // Where the step finds its weights: NULL, nowhere, they are drawn.
-static rn_status choose_files(rn_image_trainer *t, const rn_image_files **out) {
+static rn_status choose_files(rn_image_trainer *t, rn_image_step_config *step,
+                              const rn_image_files **out) {
     const rn_image_component *c = &t->model->denoiser;
     *out = NULL;
     if (t->options.lora) {
-        RN_TRY(adapt(t));
+        RN_TRY(adapt(t, step));
         *out = &t->lora->files;
     } else if (c->checkpoint) {
         if (!rn_file_is_folder(t->folder))
@@ -130,6 +161,7 @@ static rn_status choose_files(rn_image_trainer *t, const rn_image_files **out) {
         *out = &t->trained;
     }
     if (c->checkpoint) t->job.weights = rn_image_component_weights(c);
+    if (t->joined) t->job.weights.checkpoint = t->joined;
     return RN_OK;
 }
 
@@ -156,7 +188,7 @@ static rn_status read_denoiser(rn_image_trainer *t, rn_image_step_config *c) {
     t->noise.uniform = t->options.uniform_times;
     read_texts(t);
     const rn_image_files *files = NULL;
-    RN_TRY(choose_files(t, &files));
+    RN_TRY(choose_files(t, c, &files));
     c->unet.files = NULL;
     if (c->kind == RN_IMAGE_FLUX) {
         c->flux = m->denoiser.config.flux;

@@ -14,9 +14,41 @@ static rn_forward denoiser_of(const rn_image_step_config *c) {
     return c->kind == RN_IMAGE_FLUX ? rn_flux_forward(&c->flux) : rn_unet_forward(&c->unet);
 }
 
+// XL was trained, and draws, with zeros for an empty caption.
+static rn_value keep_told(rn_graph *g, rn_value x, rn_value keep) {
+    return keep == RN_NO_VALUE || x == RN_NO_VALUE ? x : rn_op_mul(g, x, keep);
+}
+
+// The answers of text encoders that are trained, as `to` reads them in the place of inputs:
+//
+//     tokens ─ CLIP ─ hidden ┬─ * keep ─ context        pooled ─ * keep ┬─ added (XL), pooled
+//     (Flux) tokens ─ CLIP ─ hidden ┘                          sizes ──────────┘
+static void write_texts(rn_graph *g, uint32_t batch, rn_image_step_config *to) {
+    rn_value hidden[RN_TEXT_ENCODERS], pooled = RN_NO_VALUE, keep = RN_NO_VALUE;
+    uint32_t count = 0;
+    if (to->drops) keep = rn_graph_input(g, "keep", RN_DTYPE_F32, RN_SHAPE(batch, 1, 1));
+    for (uint32_t i = 0; i < RN_TEXT_ENCODERS; i++) {
+        const rn_image_embedding *e = &to->text[i].gives;
+        if (!e->trained) continue;
+        rn_clip_answer said = rn_clip_within(g, &to->text[i].clip, batch, rn_image_text_prefix(i),
+                                             e->gives_context, e->gives_pooled);
+        if (e->gives_context) hidden[count++] = keep_told(g, said.hidden, keep);
+        if (e->gives_pooled)
+            pooled = rn_op_reshape(g, keep_told(g, said.pooled, keep), RN_SHAPE(batch, e->pooled));
+    }
+    to->flux.pooled = pooled;
+    if (count) to->unet.context = count > 1 ? rn_op_concat(g, hidden, count, 2) : hidden[0];
+    if (pooled == RN_NO_VALUE || to->kind == RN_IMAGE_FLUX) return;
+    rn_value sizes = rn_graph_input(g, "sizes", RN_DTYPE_F32,
+                                    RN_SHAPE(batch, RN_IMAGE_SIZES * to->unet.added_time_dim));
+    to->unet.added = rn_op_concat(g, (rn_value[]){pooled, sizes}, 2, 1);
+}
+
 static rn_status write_diffusion(rn_graph *g, const void *config, uint32_t batch,
                                  rn_forward_values *out) {
-    rn_forward denoiser = denoiser_of(config);
+    rn_image_step_config c = *(const rn_image_step_config *)config;
+    write_texts(g, batch, &c);
+    rn_forward denoiser = denoiser_of(&c);
     rn_forward_values values = {0};
     RN_TRY(denoiser.write(g, denoiser.config, batch, &values));
     if (values.logits == RN_NO_VALUE) return rn_graph_finish(g);

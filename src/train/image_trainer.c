@@ -27,6 +27,10 @@ static rn_status check_options(const rn_image_train_options *o, bool *out_diffus
                        "there are diffusion and autoencoder");
     if (o->lora && !*out_diffuses)
         return rn_fail(RN_UNSUPPORTED, "an autoencoder is trained itself, without additions");
+    if (o->text_encoders && !o->lora)
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "the weights of text encoders themselves are not "
+                                               "trained"),
+                       "additions to them are: --method lora");
     if (!(o->caption_dropout >= 0 && o->caption_dropout <= 1) ||
         !(o->average >= 0 && o->average < 1) || !(o->min_snr >= 0) || !(o->offset_noise >= 0) ||
         !(o->kl >= 0))
@@ -111,7 +115,7 @@ rn_status rn_image_trainer_create(const char *model, const rn_pictures *pictures
     if (s == RN_OK) s = rn_image_batch_take(t);
     if (s == RN_OK) s = rn_trainer_create_job(&t->options.trainer, &t->job, &t->trainer);
     bool kernels = t->diffuses && !rn_image_is_flux(t) && !t->steps[0].unet.linear_projection;
-    if (s == RN_OK && kernels && !t->lora) name_kernels(t);
+    if (s == RN_OK && kernels && !t->lora_count) name_kernels(t);
     if (s == RN_OK && options->average > 0) s = take_averages(t);
     if (s == RN_OK)
         *out = t;
@@ -126,6 +130,7 @@ void rn_image_trainer_destroy(rn_image_trainer *t) {
         rn_free(RN_HOST_OTHER, t->average, (t->average_count + t->trainer->most) * sizeof(float));
     rn_trainer_destroy(t->trainer);
     rn_checkpoint_close(t->files);
+    rn_checkpoint_close(t->joined);
     rn_diffusion_close(t->model);
     rn_checkpoint_close(t->latents);
     rn_free(RN_HOST_OTHER, t->block, t->block_bytes);

@@ -11,16 +11,32 @@
 
 enum { RN_IMAGE_PATH = 4096 };
 
+// What of a text encoder's answer the denoiser reads. One that is trained answers in every step,
+// the others once.
+typedef struct rn_image_embedding {
+    uint32_t length, dim, pooled; // tokens, channels of each, of the pooled row
+    bool gives_context, gives_pooled, trained;
+} rn_image_embedding;
+
+// A text encoder that is a part of the step.
+typedef struct rn_image_step_text {
+    rn_image_embedding gives; // what it is there for
+    rn_clip_config clip;
+} rn_image_step_text;
+
 // The forward pass of an objective over batches of one bucket.
 typedef struct rn_image_step_config {
     rn_vae_config vae;  // of an autoencoder
     rn_image_kind kind; // of the denoiser: RN_IMAGE_UNET, RN_IMAGE_FLUX
     rn_unet_config unet;
     rn_flux_config flux;
+    rn_image_step_text text[RN_TEXT_ENCODERS];
+    bool drops; // XL: an empty caption is zeros, by the input "keep"
     float kl;
 } rn_image_step_config;
 
-// Additions to a denoiser (image_lora.c). It stays where it is while recipes live.
+// Additions to a denoiser or a text encoder (image_lora.c). It stays where it is while recipes
+// live.
 typedef struct rn_image_lora_part {
     rn_low_rank low_rank;
     const char *weight, *module; // "mid_block...to_q.weight", without ".weight"
@@ -28,21 +44,21 @@ typedef struct rn_image_lora_part {
 } rn_image_lora_part;
 typedef struct rn_image_lora {
     const rn_image_component *base;
-    rn_image_files files;      // the base's, with the additions
-    rn_image_lora_part *parts; // (count)
+    const rn_image_embedding *text; // of a text encoder; NULL: the denoiser
+    const char *prefix;             // of a text encoder's names in the graph; ""
+    rn_image_files files;           // the base's, with the additions
+    rn_image_lora_part *parts;      // (count)
     uint32_t count, rank;
     float alpha, scale;
     const char *const *targets; // (target_count), borrowed while it is made
     size_t target_count;
 } rn_image_lora;
 
-// What of a text encoder's answer the denoiser reads.
-typedef struct rn_image_embedding {
-    uint32_t length, dim, pooled; // tokens, channels of each, of the pooled row
-    bool gives_context, gives_pooled;
-} rn_image_embedding;
-
-enum { RN_IMAGE_INPUTS = 10 }; // of a step, at most
+enum {
+    RN_IMAGE_INPUTS = 16, // of a step, at most
+    RN_IMAGE_LORAS = 1 + RN_TEXT_ENCODERS,
+    RN_IMAGE_SIZES = 6 // that XL is told
+};
 
 struct rn_image_trainer {
     const rn_pictures *pictures;
@@ -56,9 +72,13 @@ struct rn_image_trainer {
     rn_image_step_config steps[RN_PICTURE_BUCKETS];
     uint32_t latent_channels, factor;
     float scaling, shift;
-    rn_checkpoint *files;   // of a VAE that is trained; NULL: it is drawn
-    rn_image_files trained; // of a denoiser whose own weights are
-    rn_image_lora *lora;    // or NULL
+    rn_checkpoint *files;               // of a VAE that is trained; NULL: it is drawn
+    rn_image_files trained;             // of a denoiser whose own weights are
+    rn_image_lora lora[RN_IMAGE_LORAS]; // of the denoiser, then of text encoders; or none
+    uint32_t lora_count;
+    // Of a step with text encoders: those, over a checkpoint of all parts (NULL: one file has all).
+    rn_image_component encoders[RN_TEXT_ENCODERS];
+    rn_checkpoint *joined;
     rn_trainer_job job;
     rn_trainer *trainer;
     // diffusion:
@@ -70,7 +90,8 @@ struct rn_image_trainer {
     size_t block_bytes;
     float *moments, *sample, *target, *weight, *time, *context, *scratch_text, *pooled, *added,
         *guidance, *image, *variation;
-    int32_t *positions;
+    float *pool[RN_TEXT_ENCODERS], *keep; // of encoders that are trained; (batch)
+    int32_t *tokens[RN_TEXT_ENCODERS], *positions;
     uint64_t *numbers; // (batch)
     // Averages of the weights, one behind the other; NULL: none.
     float *average, *scratch;
@@ -104,10 +125,10 @@ RN_MUST_USE rn_status rn_image_cache_texts(rn_image_trainer *t);
 RN_MUST_USE rn_status rn_image_cache_plan(rn_image_trainer *t, rn_program **out);
 RN_MUST_USE rn_status rn_image_cache_open(rn_image_trainer *t);
 
-// RN_INVALID names a target without a weight. Memory is the arena's.
-RN_MUST_USE rn_status rn_image_lora_init(rn_image_lora *lora, rn_arena *memory,
-                                         const rn_image_component *base,
-                                         const rn_lora_options *options);
+// The names of text encoder number `encoder` in a step's graph begin with it: "text_encoder.".
+const char *rn_image_text_prefix(uint32_t encoder);
+// t->lora. RN_INVALID names a target without a weight.
+RN_MUST_USE rn_status rn_image_lora_init(rn_image_trainer *t);
 // pytorch_lora_weights.safetensors and lora_kohya.safetensors.
 RN_MUST_USE rn_status rn_image_lora_export(rn_image_trainer *t, const char *folder);
 

@@ -49,6 +49,53 @@ PYTHON
   cmp ppytorch_lora_weights.png plora_kohya.png || fail "$family: the two files draw other pictures"
 done
 
+# With CLIP's text encoders: they are no phase of the cache (T5 is), files name their modules, `ration image` draws with both files alike; at a
+# smaller budget and after a stop the same bytes.
+for family in sd xl flux; do
+  with=("${common[@]}" --train-text-encoders --caption-dropout 0.5 --rank 2)
+  expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-te" --json
+  grep -q '^text: ' err && fail "$family: CLIP's answers were kept"
+  [ "$family" != flux ] || says err 'text 2: 5 done'
+  python3 - "$family" << 'PYTHON' || fail "$family: planned and held differ, or the files are not what they should be"
+import json, struct, sys
+r = json.load(open('out'))
+assert r['steps'] == 2 and r['planned_bytes'] == r['held_bytes'] > 0, r
+def names(path):
+    data = open(path, 'rb').read()
+    return list(json.loads(data[8:8 + struct.unpack('<Q', data[:8])[0]]))
+f = sys.argv[1]
+ours, kohya = names(f'{f}-te/pytorch_lora_weights.safetensors'), names(f'{f}-te/lora_kohya.safetensors')
+prefixes = {'sd': ['lora_te_'], 'xl': ['lora_te1_', 'lora_te2_'], 'flux': ['lora_te1_']}[f]
+for k in ('text_encoder.', 'text_encoder_2.')[:len(prefixes)]:
+    assert f'{k}text_model.encoder.layers.0.self_attn.q_proj.lora_A.weight' in ours, ours
+for k in prefixes:
+    assert f'{k}text_model_encoder_layers_0_self_attn_q_proj.lora_up.weight' in kohya, kohya
+assert any(k.startswith('lora_unet_') for k in kohya)
+PYTHON
+  for lora in pytorch_lora_weights lora_kohya; do
+    expect 0 "$ration" image "$models/$family" -p 'a red circle' --size 32 --steps 1 --seed 3 --threads 2 --lora "$family-te/$lora.safetensors:50" -o "t$lora.png"
+  done
+  cmp tpytorch_lora_weights.png tlora_kohya.png || fail "$family: the two files draw other pictures"
+  cmp -s p.png tlora_kohya.png && fail "$family: the additions change nothing"
+  expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-ter" --steps 1 --schedule constant
+  expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-ter" --schedule constant --resume
+  expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-tew" --schedule constant
+  cmp "$family-ter/lora_kohya.safetensors" "$family-tew/lora_kohya.safetensors" || fail "$family: resumed, other bytes"
+done
+expect 0 "$ration" train "$models/xl" "${with[@]}" --out te-roomy --exact
+expect 0 "$ration" train "$models/xl" "${with[@]}" --out te-tight --exact --budget +7MiB
+cmp te-roomy/lora_kohya.safetensors te-tight/lora_kohya.safetensors || fail 'text encoders: another budget, other bytes'
+# An encoder alone, by its modules' names; a part that others have cached is made anew; their own weights are refused.
+expect 0 "$ration" train "$models/sd" "${common[@]}" --train-text-encoders --target fc1 --target 'text_model.*.q_proj' --rank 2 --out te-alone
+python3 - << 'PYTHON' || fail 'targets of the encoder alone'
+import json, struct
+data = open('te-alone/pytorch_lora_weights.safetensors', 'rb').read()
+names = [k for k in json.loads(data[8:8 + struct.unpack('<Q', data[:8])[0]]) if k != '__metadata__']
+assert names and all(k.startswith('text_encoder.') and ('fc1' in k or 'q_proj' in k) for k in names), names
+PYTHON
+expect 3 "$ration" train "$models/sd" "${common[@]}" --train-text-encoders --method full --out te-full
+says err 'text encoders themselves are not trained' '--method lora'
+
 # The denoiser itself: a folder that is drawn with.
 for family in xl flux; do
   expect 0 "$ration" train "$models/$family" "${common[@]}" --out "$family-full" --method full --rate 0.0001

@@ -212,6 +212,7 @@ static rn_status read_options(image_training *t, rn_image_train_options *o) {
                                               .activations = compute_dtype(t),
                                               .device = t->device},
                                   .lora = is_full(t) ? NULL : &t->lora,
+                                  .text_encoders = is_set(t, "train-text-encoders"),
                                   .min_snr = number_of(t, "min-snr"),
                                   .offset_noise = number_of(t, "offset-noise"),
                                   .caption_dropout = number_of(t, "caption-dropout"),
@@ -398,12 +399,12 @@ static void name_run(image_training *t) {
     snprintf(
         text, sizeof text,
         "objective=%s;rank=%llu;pictures=%llu;size=%s;buckets=%u;batch=%u;seed=%llu;optimizer=%s;"
-        "min_snr=%g;offset_noise=%g;caption_dropout=%g;ema=%g;kl=%g",
+        "min_snr=%g;offset_noise=%g;caption_dropout=%g;ema=%g;kl=%g%s",
         text_of(t, "objective"), (unsigned long long)(is_full(t) ? 0 : count_of(t, "rank")),
         (unsigned long long)info->count, text_of(t, "size"), info->bucket_count, t->batch,
         (unsigned long long)count_of(t, "seed"), text_of(t, "optimizer"), number_of(t, "min-snr"),
         number_of(t, "offset-noise"), number_of(t, "caption-dropout"), number_of(t, "ema"),
-        number_of(t, "kl"));
+        number_of(t, "kl"), is_set(t, "train-text-encoders") ? ";text_encoders" : "");
     rn_trainer_set_run(rn_image_trainer_get(t->trainer), text);
 }
 

@@ -87,6 +87,8 @@ static const rn_option table[] = {
      "nf4|int8", "what --method qlora quantises the frozen weights to"},
     {"train-guidance", "train.guidance", 0, RN_OPTION_NUMBER, false, "train", "1", "X", NULL,
      "diffusion: the guidance that a model with an input for it (Flux.1 dev) is told"},
+    {"train-text-encoders", "train.text_encoders", 0, RN_OPTION_BOOL, false, "train", "false", NULL,
+     NULL, "diffusion: CLIP's text encoders get additions, too"},
     {"train-dtype", "train.dtype", 0, RN_OPTION_CHOICE, false, "train", "f32", "TYPE", "f32|bf16",
      "of the weights that --method full trains; bf16 rounds at random"},
     {"compute", "train.compute", 0, RN_OPTION_CHOICE, false, "train", "auto", "TYPE",

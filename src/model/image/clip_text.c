@@ -22,11 +22,19 @@ static rn_value activate(clip *t, rn_value x) {
     return rn_op_mul(g, x, rn_op_sigmoid(g, rn_op_scale(g, x, 1.702f, 0)));
 }
 
+static void begin_block(clip *t, const char *name) {
+    rn_graph_block(t->b.g, rn_image_named("%s%s", t->b.prefix, name).text);
+}
+
+static rn_value input(clip *t, const char *name, rn_dtype dtype, rn_shape shape) {
+    return rn_graph_input(t->b.g, rn_image_named("%s%s", t->b.prefix, name).text, dtype, shape);
+}
+
 static rn_value layer(clip *t, rn_value x, uint32_t number) {
     rn_image_builder *b = &t->b;
     const rn_clip_config *c = t->c;
     rn_image_name name = rn_image_named("text_model.encoder.layers.%u", number);
-    rn_graph_block(b->g, name.text);
+    begin_block(t, name.text);
     rn_value y =
         rn_image_layer_norm(b, x, rn_image_named("%s.layer_norm1", name.text).text, c->dim, c->eps);
     rn_value qkv[3];
@@ -46,41 +54,62 @@ static rn_value layer(clip *t, rn_value x, uint32_t number) {
     return rn_op_add(b->g, x, y);
 }
 
+static rn_value embed(clip *t, uint64_t rows) {
+    const rn_clip_config *c = t->c;
+    rn_value tokens = input(t, "tokens", RN_DTYPE_I32, RN_SHAPE(rows, c->tokens));
+    begin_block(t, "begin");
+    rn_value table = rn_image_weight(&t->b, "text_model.embeddings.token_embedding.weight",
+                                     RN_SHAPE(c->vocab, c->dim));
+    rn_value places = rn_image_vector(&t->b, "text_model.embeddings.position_embedding", "weight",
+                                      RN_SHAPE(c->tokens, c->dim));
+    return rn_op_add(t->b.g, rn_op_embedding(t->b.g, table, tokens), places);
+}
+
+// The row of the end token: one times it, and nothing of the others.
+static rn_value pool(clip *t, rn_value last, uint64_t rows) {
+    const rn_clip_config *c = t->c;
+    rn_value which = input(t, "pool", RN_DTYPE_F32, RN_SHAPE(rows, 1, c->tokens));
+    rn_value pooled =
+        rn_op_matmul_as(t->b.g, which, last, RN_NO_VALUE, (rn_matmul_attrs){.transpose_w = true});
+    if (!c->projection) return pooled;
+    return rn_image_linear(&t->b, pooled, "text_projection", c->dim, c->projection,
+                           RN_IMAGE_NO_BIAS);
+}
+
+static rn_clip_answer answer(clip *t, uint64_t rows, bool hidden, bool pooled) {
+    const rn_clip_config *c = t->c;
+    rn_graph *g = t->b.g;
+    rn_value x = embed(t, rows), before = RN_NO_VALUE, weight = RN_NO_VALUE, bias = RN_NO_VALUE;
+    for (uint32_t i = 0; i < c->layers - (pooled ? 0 : c->skip); i++) {
+        if (i + c->skip == c->layers) before = x;
+        x = layer(t, x, i);
+    }
+    begin_block(t, "end");
+    if (before == RN_NO_VALUE) before = x;
+    if (pooled || c->final_norm) {
+        weight = rn_image_vector(&t->b, "text_model.final_layer_norm", "weight", RN_SHAPE(c->dim));
+        bias = rn_image_vector(&t->b, "text_model.final_layer_norm", "bias", RN_SHAPE(c->dim));
+        x = rn_op_layernorm(g, x, weight, bias, c->eps);
+    }
+    if (hidden && c->final_norm)
+        before = c->skip && pooled ? rn_op_layernorm(g, before, weight, bias, c->eps) : x;
+    return (rn_clip_answer){hidden ? before : RN_NO_VALUE, pooled ? pool(t, x, rows) : RN_NO_VALUE};
+}
+
+rn_clip_answer rn_clip_within(rn_graph *g, const rn_clip_config *c, uint32_t batch,
+                              const char *prefix, bool hidden, bool pooled) {
+    clip t = {.b = {.g = g, .files = c->files, .prefix = prefix, .trains = true}, .c = c};
+    return answer(&t, batch, hidden, pooled);
+}
+
 static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forward_values *out) {
     const rn_clip_config *c = config;
-    clip t = {.b = {.g = g, .files = c->files}, .c = c};
-    rn_image_builder *b = &t.b;
-    uint64_t rows = batch ? batch : RN_ROWS;
-    rn_value tokens = rn_graph_input(g, "tokens", RN_DTYPE_I32, RN_SHAPE(rows, c->tokens));
-    rn_graph_block(g, "begin");
-    rn_value table = rn_image_weight(b, "text_model.embeddings.token_embedding.weight",
-                                     RN_SHAPE(c->vocab, c->dim));
-    rn_value x = rn_op_embedding(g, table, tokens), hidden = RN_NO_VALUE;
-    x = rn_op_add(g, x,
-                  rn_image_vector(b, "text_model.embeddings.position_embedding", "weight",
-                                  RN_SHAPE(c->tokens, c->dim)));
-    for (uint32_t i = 0; i < c->layers; i++) {
-        if (i + c->skip == c->layers) hidden = x;
-        x = layer(&t, x, i);
-    }
-    rn_graph_block(g, "end");
-    const char *norm = "text_model.final_layer_norm";
-    if (c->skip == 0) hidden = x;
-    rn_value weight = rn_image_vector(b, norm, "weight", RN_SHAPE(c->dim));
-    rn_value bias = rn_image_vector(b, norm, "bias", RN_SHAPE(c->dim));
-    rn_value last = rn_op_layernorm(g, x, weight, bias, c->eps);
-    if (c->final_norm) hidden = c->skip ? rn_op_layernorm(g, hidden, weight, bias, c->eps) : last;
-    // The row of the end token: one times it, and nothing of the others.
-    rn_value pool = rn_graph_input(g, "pool", RN_DTYPE_F32, RN_SHAPE(rows, 1, c->tokens));
-    rn_value pooled =
-        rn_op_matmul_as(g, pool, last, RN_NO_VALUE, (rn_matmul_attrs){.transpose_w = true});
-    if (c->projection)
-        pooled =
-            rn_image_linear(b, pooled, "text_projection", c->dim, c->projection, RN_IMAGE_NO_BIAS);
-    *out = (rn_forward_values){.hidden = hidden, .logits = pooled};
+    clip t = {.b = {.g = g, .files = c->files, .prefix = ""}, .c = c};
+    rn_clip_answer all = answer(&t, batch ? batch : RN_ROWS, true, true);
+    *out = (rn_forward_values){.hidden = all.hidden, .logits = all.pooled};
     if (batch) return RN_OK;
-    rn_graph_output(g, hidden, "hidden");
-    rn_graph_output(g, pooled, "pooled");
+    rn_graph_output(g, all.hidden, "hidden");
+    rn_graph_output(g, all.pooled, "pooled");
     return RN_OK;
 }
 

@@ -185,7 +185,9 @@ static void embed_times(flux *f, uint64_t rows) {
     const rn_flux_config *c = f->c;
     rn_graph *g = f->b.g;
     rn_value t = rn_graph_input(g, "time", RN_DTYPE_F32, RN_SHAPE(rows, TIME));
-    rn_value pooled = rn_graph_input(g, "pooled", RN_DTYPE_F32, RN_SHAPE(rows, c->pooled_channels));
+    rn_value pooled = c->pooled;
+    if (pooled == RN_NO_VALUE)
+        pooled = rn_graph_input(g, "pooled", RN_DTYPE_F32, RN_SHAPE(rows, c->pooled_channels));
     rn_value m = rn_image_embed(&f->b, t, "time_text_embed.timestep_embedder", "linear_1",
                                 "linear_2", TIME, f->dim);
     if (c->guidance) {

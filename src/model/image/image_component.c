@@ -216,6 +216,15 @@ rn_status rn_image_component_open(rn_image_component *component, const char *nam
     return RN_OK;
 }
 
+void rn_image_component_within(const rn_image_component *component, const rn_checkpoint *checkpoint,
+                               const char *prefix, rn_image_component *out) {
+    *out = *component;
+    out->checkpoint = checkpoint;
+    out->adapters = NULL;
+    snprintf(out->prefix, sizeof out->prefix, "%s%s", prefix, component->prefix);
+    connect(out);
+}
+
 rn_status rn_image_component_recipe(const rn_image_component *component, rn_image_part part,
                                     rn_recipe *out) {
     tally t;

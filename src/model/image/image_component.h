@@ -46,6 +46,10 @@ typedef enum rn_image_part {
 RN_MUST_USE rn_status rn_image_component_open(rn_image_component *component, const char *name,
                                               rn_image_kind kind, const rn_checkpoint *checkpoint,
                                               const char *prefix, const rn_fields *fields);
+// The same network, whose tensors are in another checkpoint with `prefix` before their names
+// (rn_checkpoint_join). Without adapters.
+void rn_image_component_within(const rn_image_component *component, const rn_checkpoint *checkpoint,
+                               const char *prefix, rn_image_component *out);
 // With the sizes in its configuration. RN_NOT_FOUND: an autoencoder without an encoder.
 RN_MUST_USE rn_status rn_image_component_recipe(const rn_image_component *component,
                                                 rn_image_part part, rn_recipe *out);

@@ -84,6 +84,8 @@ typedef struct rn_unet_config {
     // They are states then, the rows are `rows` and nothing else, and there is no "context". 0:
     // each run makes them.
     rn_dtype text_type;
+    // Values of the graph in the place of the inputs "context" and "added"; RN_NO_VALUE: inputs.
+    rn_value context, added;
 } rn_unet_config;
 RN_MUST_USE rn_status rn_unet_config_read(const rn_fields *fields, rn_unet_config *out);
 // "sample" (ROWS, h, w, in_channels), "time" (ROWS, channels[0]): its sinusoid, "context" (ROWS,
@@ -112,6 +114,7 @@ typedef struct rn_flux_config {
     // What rn_flux_modulation_recipe has made is an input, "modulation" f32 (chunks, dim), in the
     // place of "pooled", "time" and "guidance"; the rows are one and nothing else.
     bool modulated;
+    rn_value pooled; // a value of the graph in the place of that input; RN_NO_VALUE: the input
 } rn_flux_config;
 RN_MUST_USE rn_status rn_flux_config_read(const rn_fields *fields, rn_flux_config *out);
 // "sample" (ROWS, h * w, in_channels): patches; "context" (ROWS, tokens, context_channels),
@@ -157,6 +160,14 @@ RN_MUST_USE rn_status rn_clip_config_read(const rn_fields *fields, rn_clip_confi
 // "tokens" i32 (ROWS, T), "pool" (ROWS, 1, T): 1 at the end token, else 0 -> "hidden" (ROWS, T,
 // dim), "pooled" (ROWS, 1, projection or dim).
 RN_MUST_USE rn_status rn_clip_recipe(const rn_clip_config *config, rn_recipe *out);
+// The same within the graph of a training step, over `batch` texts: weights, blocks and inputs have
+// `prefix` before their names. What is not asked for is RN_NO_VALUE, and layers for it alone are
+// not there.
+typedef struct rn_clip_answer {
+    rn_value hidden, pooled;
+} rn_clip_answer;
+rn_clip_answer rn_clip_within(rn_graph *g, const rn_clip_config *config, uint32_t batch,
+                              const char *prefix, bool hidden, bool pooled);
 
 // T5 v1.1's encoder. Rows are tokens, of texts packed one behind the other.
 typedef struct rn_t5_config {

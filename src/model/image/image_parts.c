@@ -68,8 +68,9 @@ static rn_value add_weight(rn_image_builder *b, const char *name, rn_shape shape
     rn_image_place place;
     if (!find_place(b, name, &place)) snprintf(place.tensor, sizeof place.tensor, "%s", name);
     bool trained = !b->files || b->files->trained, cut = shape.rank && shape.dims[0] != rows;
-    return trained && cut ? cut_rows(b, name, &place, shape, first, rows)
-                          : add_rows(b, name, &place, shape, first, rows);
+    rn_image_name full = rn_image_named("%s%s", b->prefix ? b->prefix : "", name);
+    return trained && cut ? cut_rows(b, full.text, &place, shape, first, rows)
+                          : add_rows(b, full.text, &place, shape, first, rows);
 }
 
 rn_value rn_image_weight(rn_image_builder *b, const char *name, rn_shape shape) {

@@ -41,6 +41,7 @@ typedef struct rn_image_files {
 typedef struct rn_image_builder {
     rn_graph *g;
     const rn_image_files *files; // NULL: all is f32 under its own name, and may be trained
+    const char *prefix;          // before the names of weights in the graph; NULL: nothing
     bool
         trains; // products with quantised weights do not round x: gradients are of what is computed
 } rn_image_builder;

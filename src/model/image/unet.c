@@ -210,8 +210,9 @@ static void embed_time(unet *u, uint64_t rows) {
     u->time = rn_image_embed(b, t, "time_embedding", "linear_1", "linear_2", c->channels[0],
                              u->time_channels);
     if (c->added_channels) {
-        rn_value added =
-            rn_graph_input(b->g, "added", RN_DTYPE_F32, RN_SHAPE(rows, c->added_channels));
+        rn_value added = c->added;
+        if (added == RN_NO_VALUE)
+            added = rn_graph_input(b->g, "added", RN_DTYPE_F32, RN_SHAPE(rows, c->added_channels));
         added = rn_image_embed(b, added, "add_embedding", "linear_1", "linear_2", c->added_channels,
                                u->time_channels);
         u->time = rn_op_add(b->g, u->time, added);
@@ -236,7 +237,8 @@ static rn_status write(rn_graph *g, const void *config, uint32_t batch, rn_forwa
                                 RN_SHAPE(rows, c->height, c->width, c->in_channels));
     rn_graph_block(g, "begin");
     embed_time(&u, rows);
-    if (has_attention(c) && !given)
+    u.context = c->context;
+    if (has_attention(c) && !given && u.context == RN_NO_VALUE)
         u.context = rn_graph_input(g, "context", RN_DTYPE_F32,
                                    RN_SHAPE(rows, c->context_tokens, c->context_channels));
     x = rn_image_conv(&u.b, x, "conv_in", c->in_channels, c->channels[0], RN_CONV_3);

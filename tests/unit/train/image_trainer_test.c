@@ -102,6 +102,32 @@ static void plans_show_every_phase(void **state) {
     rn_program_destroy(step);
 }
 
+// CLIP's encoders are in the step then, and no phases of the cache; Flux's T5 stays one.
+static void text_encoders_are_part_of_the_step(void **state) {
+    static const char *const models[] = {"tests/golden/image/sd", "tests/golden/image/xl",
+                                         "tests/golden/image/flux"};
+    static const uint32_t phases[] = {1, 1, 2};
+    rn_lora_options lora = {.rank = 2};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rn_image_train_options options = options_of(&lora, "", 0);
+        rn_program *cache = NULL, *with = NULL, *without = NULL;
+        assert_ok(rn_image_train_plan(models[i], pictures, &options, &cache, &without));
+        rn_program_destroy(cache);
+        options.text_encoders = true;
+        assert_ok(rn_image_train_plan(models[i], pictures, &options, &cache, &with));
+        assert_int_equal(rn_program_get_summary(cache)->phase_count, phases[i]);
+        assert_true(rn_program_get_summary(with)->planned_bytes >
+                    rn_program_get_summary(without)->planned_bytes);
+        rn_program_destroy(cache);
+        rn_program_destroy(with);
+        rn_program_destroy(without);
+        options.lora = NULL;
+        assert_fails(RN_UNSUPPORTED,
+                     rn_image_train_plan(models[i], pictures, &options, &cache, &with));
+    }
+}
+
 static void what_cannot_be_trained_is_named(void **state) {
     static const char *const wrong[] = {"nothing"};
     rn_lora_options lora = {.targets = wrong, .target_count = 1};
@@ -118,6 +144,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_changes_the_plan_and_no_bit),
         cmocka_unit_test(plans_show_every_phase),
+        cmocka_unit_test(text_encoders_are_part_of_the_step),
         cmocka_unit_test(what_cannot_be_trained_is_named),
     };
     return cmocka_run_group_tests(tests, make_pictures, close_pictures);
