@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""contact_sheet.py RATION [FOLDER]: two pictures for docs/, drawn with models/pictures.
+"""contact_sheet.py RATION [FOLDER]: two pictures for docs/, made with models/pictures.
 
-six-budgets.png: the same seed within six budgets from the smallest that works; their hashes are printed and must be equal.
-tiling.png: exact bands, blended tiles (--vae-tile), and eight times the difference between the two.
+six-budgets.png: the same words and seed within six budgets from the smallest that works; their hashes are printed and must be equal.
+tiling.png: a ring, encoded and decoded: in exact bands, in blended tiles (--vae-tile), and eight times the difference between the two.
 """
 import hashlib
 import re
@@ -41,11 +41,30 @@ def beside(pictures, gap=4):
     return [(b"\xff" * 3 * gap).join(rows) for rows in zip(*pictures)]
 
 
+def enlarge(rows, by):
+    return [b"".join(row[i:i + 3] * by for i in range(0, len(row), 3)) for row in rows for _ in range(by)]
+
+
+def run(*words):
+    done = subprocess.run([RATION, "image", *words], capture_output=True, text=True)
+    return done
+
+
 def draw(name, *more):
     path = f"{TEMPORARY}/{name}.png"
-    done = subprocess.run([RATION, "image", "models/pictures", "-p", "a red circle on a blue background", "--seed", "5", "--steps", "30", "--size", "96",
-                           "--device", "cpu", "-o", path, *more], capture_output=True, text=True)
-    return path, done
+    return path, run("models/pictures", "-p", "a large yellow square at the bottom on black", "--seed", "3", "--device", "cpu", "-o", path, *more)
+
+
+def ring(side=96):
+    """A large one, off the middle."""
+    rows = []
+    for v in range(side):
+        row = b""
+        for u in range(side):
+            x, y = (u - side * 0.45) / (side * 0.32), (v - side * 0.55) / (side * 0.32)
+            row += bytes((31, 119, 200) if 0.3 < x * x + y * y < 1 else (255, 255, 255))
+        rows.append(row)
+    return rows
 
 
 _, refused = draw("none", "--budget", "1MiB")
@@ -60,11 +79,20 @@ for i in range(6):
     planned = re.search(r"(\S+ \S+) planned of", done.stderr)[1]
     print(f"budget {budget / 2**20:6.2f} MiB, {planned} planned, sha256 {digest[:16]}")
     hashes.add(digest)
-    pictures.append(read(path))
+    pictures.append(enlarge(read(path), 3))
 assert len(hashes) == 1, "the pictures differ"
 write(f"{FOLDER}/six-budgets.png", beside(pictures))
 
-exact, blended = read(draw("exact")[0]), read(draw("blended", "--vae-tile", "32,8")[0])
+original, latents = f"{TEMPORARY}/ring.png", f"{TEMPORARY}/ring.npy"
+write(original, ring())
+done = run("encode", "models/pictures", original, "-o", latents)
+assert done.returncode == 0, done.stderr
+decoded = []
+for more in ((), ("--vae-tile", "32,8")):
+    done = run("decode", "models/pictures", latents, "-o", f"{TEMPORARY}/decoded.png", *more)
+    assert done.returncode == 0, done.stderr
+    decoded.append(read(f"{TEMPORARY}/decoded.png"))
+exact, blended = decoded
 difference = [bytes(min(255, 8 * abs(a - b)) for a, b in zip(x, y)) for x, y in zip(exact, blended)]
 print("blended tiles are off by up to", max(max(row) for row in ([abs(a - b) for a, b in zip(x, y)] for x, y in zip(exact, blended))), "of 255")
-write(f"{FOLDER}/tiling.png", beside([exact, blended, difference]))
+write(f"{FOLDER}/tiling.png", beside([enlarge(rows, 2) for rows in (exact, blended, difference)]))

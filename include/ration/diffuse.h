@@ -52,6 +52,9 @@ typedef struct rn_diffusion_options {
     const char *vae, *text_encoder, *text_encoder_2, *tokenizer, *tokenizer_2;
     const rn_diffusion_adapter *adapters; // LoRA files, applied in this order
     size_t adapter_count;
+    // "epsilon", "v_prediction", "sample": what the denoiser says, where the files do not tell it
+    // (single files); NULL: as they say.
+    const char *prediction;
     const char *preview;  // a decoder for previews: TAESD's file or folder, or "own": the model's
                           // autoencoder; NULL: none
     uint64_t reserved[4]; // zero
@@ -89,6 +92,12 @@ typedef struct rn_diffusion_info {
     uint32_t adapter_leftover; // tensors of adapters that belong to no weight
 } rn_diffusion_info;
 RN_API const rn_diffusion_info *rn_diffusion_get_info(const rn_diffusion *model);
+
+// The tokens of a prompt, with its beginning and its end, and how many the text encoder has room
+// for, that whose rows the denoiser reads: what is behind them is left out of a drawing.
+RN_API RN_MUST_USE rn_status rn_diffusion_count_tokens(const rn_diffusion *model,
+                                                       const char *prompt, uint32_t *out_tokens,
+                                                       uint32_t *out_room);
 
 // ---- a drawing ----------------------------------------------------------------------------------
 

@@ -100,9 +100,10 @@ typedef struct rn_image_train_options {
     // CLIP's text encoders are trained with the denoiser (of `lora`): they are a part of each step.
     // T5 is not.
     bool text_encoders;
-    const char *denoiser;  // a folder in the place of the model's unet or transformer: quantised
-    const char *cache;     // a folder, for diffusion
-    const rn_flag *cancel; // may be NULL
+    const char *prediction; // as rn_diffusion_options has it; NULL: as the files say
+    const char *denoiser;   // a folder in the place of the model's unet or transformer: quantised
+    const char *cache;      // a folder, for diffusion
+    const rn_flag *cancel;  // may be NULL
     void *self;
     // Of making latents and embeddings; may be NULL.
     void (*progress)(void *self, const char *phase, uint64_t done, uint64_t count);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/reserved.h"
 #include "base/str.h"
+#include "io/weight_forms.h"
 #include "memory/account.h"
 
 #include <dirent.h>
@@ -43,12 +44,35 @@ static bool is_folder(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+// Quantised weights that files of image models have without saying so elsewhere.
+static rn_status find_quantised(rn_checkpoint *file, const char *path) {
+    static const rn_forms_config scaled = {.method = RN_FORMS_SCALED};
+    bool has_scales = false;
+    for (size_t i = 0; i < rn_checkpoint_count(file); i++) {
+        rn_str name = rn_checkpoint_tensor(file, i)->name;
+        has_scales = has_scales || rn_str_ends(name, RN_STR(".scale_weight")) ||
+                     rn_str_ends(name, RN_STR(".weight_scale"));
+        if (rn_str_ends(name, RN_STR(".quant_state.bitsandbytes__fp4")))
+            return rn_hint(
+                rn_error_locate(rn_fail(RN_UNSUPPORTED, "bitsandbytes' fp4 is not built"), path,
+                                RN_NO_OFFSET),
+                "nf4 is, and GGUF's kinds, and fp8");
+    }
+    return has_scales ? rn_checkpoint_find_forms(file, &scaled) : RN_OK;
+}
+
 static rn_status open_file(rn_diffusion *m, const char *path, const rn_checkpoint **out) {
     if (m->file_count == RN_DIFFUSION_FILES) return rn_fail(RN_INTERNAL, "too many files");
-    RN_TRY(rn_checkpoint_open(path, &m->files[m->file_count]));
-    snprintf(m->paths[m->file_count], sizeof m->paths[0], "%s", path);
-    *out = m->files[m->file_count++];
-    return RN_OK;
+    rn_checkpoint **file = &m->files[m->file_count];
+    RN_TRY(rn_checkpoint_open(path, file));
+    snprintf(m->paths[m->file_count++], sizeof m->paths[0], "%s", path);
+    *out = *file;
+    return find_quantised(*file, path);
+}
+
+static rn_status refuse_refiner(void) {
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "the refiner of Stable Diffusion XL is not built"),
+                   "the base model draws without it");
 }
 
 // ---- a diffusers folder -------------------------------------------------------------------------
@@ -258,6 +282,9 @@ static rn_status open_folder(rn_diffusion *m, const char *folder, const rn_diffu
     if (s == RN_NOT_FOUND)
         s = rn_hint(rn_fail(RN_NOT_FOUND, "%s has no model_index.json", folder),
                     "a diffusers folder has one; a single file is named itself");
+    bool refines = false;
+    if (s == RN_OK) s = rn_fields_bool(&index, "requires_aesthetics_score", &refines);
+    if (s == RN_OK && refines) s = refuse_refiner();
     if (s == RN_OK) s = open_denoiser(m, &index, folder);
     if (s == RN_OK) s = rn_fields_text(&index, "vae.1", &vae_class);
     if (s == RN_OK) s = open_vae(m, o->vae ? o->vae : vae, vae_class);
@@ -360,6 +387,9 @@ static rn_status open_sgm(rn_diffusion *m, const rn_checkpoint *file,
     const rn_tensor_info *key = rn_checkpoint_find(
         file, DENOISER_PREFIX "input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight");
     bool two = key && key->rank == 2 && key->dims[1] == 1024;
+    // Of models that were trained on for v: these tensors say so.
+    bool v = rn_checkpoint_find(file, "v_pred") != NULL;
+    if (xl && in->rank > 1 && in->dims[0] == 384) return refuse_refiner();
     m->family = xl ? RN_FAMILY_SDXL : two ? RN_FAMILY_SD2 : RN_FAMILY_SD1;
     m->denoiser.config.unet = known_unet(m, in->rank > 1 ? (uint32_t)in->dims[1] : 4);
     RN_TRY(
@@ -375,7 +405,8 @@ static rn_status open_sgm(rn_diffusion *m, const rn_checkpoint *file,
     }
     m->schedule = (rn_schedule_config){.scheduler = RN_SCHEDULER_EULER,
                                        .offset = 1,
-                                       .prediction = two ? RN_PREDICTS_V : RN_PREDICTS_NOISE};
+                                       .prediction = two || v ? RN_PREDICTS_V : RN_PREDICTS_NOISE,
+                                       .zero_snr = rn_checkpoint_find(file, "ztsnr") != NULL};
     m->zero_negative = true;
     return need_tokenizers(m, o);
 }
@@ -615,6 +646,8 @@ static rn_status open_model(const char *path, const rn_diffusion_options *option
         settle_family(m);
         s = check_parts(m);
     }
+    if (s == RN_OK && o->prediction)
+        s = rn_prediction_parse(rn_str_from(o->prediction), &m->schedule.prediction);
     if (s == RN_OK) s = load_adapters(m, o);
     if (s == RN_OK && o->preview) s = open_preview(m, o->preview);
     if (s == RN_OK) {

@@ -413,6 +413,9 @@ rn_status rn_painter_describe(const rn_painter *painter, uint32_t index, rn_sink
         d->steps, rn_scheduler_name(d->scheduler), d->guidance,
         (unsigned long long)(d->seed + (d->torch_noise ? 0 : index)), d->width, d->height,
         painter->model->info.name, d->torch_noise ? ", Noise: torch" : "");
+    size_t end = (size_t)bytes;
+    if (d->init)
+        bytes += snprintf(text + end, sizeof text - end, ", Denoising strength: %g", d->strength);
     return sink.write(sink.self, text, (size_t)bytes);
 }
 

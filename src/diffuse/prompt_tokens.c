@@ -24,6 +24,21 @@ static rn_status encode(const rn_tokenizer *tokenizer, const char *text, uint32_
     return s;
 }
 
+rn_status rn_diffusion_count_tokens(const rn_diffusion *model, const char *prompt,
+                                    uint32_t *out_tokens, uint32_t *out_room) {
+    uint32_t last = model->text_count - 1;
+    bool clip = model->text[last].kind == RN_IMAGE_CLIP;
+    rn_tokens tokens = {0};
+    *out_tokens = 0;
+    *out_room =
+        clip ? model->text[last].config.clip.tokens : model->denoiser.config.flux.context_tokens;
+    RN_TRY(rn_tokenizer_encode(model->tokenizers[last], (rn_str){prompt, strlen(prompt)},
+                               RN_ENCODE_BEGIN, &tokens));
+    *out_tokens = (uint32_t)tokens.count;
+    rn_tokens_free(&tokens);
+    return RN_OK;
+}
+
 rn_status rn_diffusion_tokens(const rn_diffusion *model, uint32_t encoder, const char *text,
                               uint32_t length, int32_t *out_tokens, float *out_pool) {
     const rn_tokenizer *tokenizer = model->tokenizers[encoder];

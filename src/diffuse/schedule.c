@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#define LEAST_ALPHA 0x1p-24 // of a training whose last step is nothing but noise, as diffusers
+
 static const char *const scheduler_names[RN_SCHEDULERS] = {
     [RN_SCHEDULER_MODEL] = "model",       [RN_SCHEDULER_EULER] = "euler",
     [RN_SCHEDULER_EULER_A] = "euler_a",   [RN_SCHEDULER_DDIM] = "ddim",
@@ -50,13 +52,23 @@ static float beta_at(const rn_schedule_config *c, uint32_t i, uint32_t count) {
     return root * root;
 }
 
+void rn_rescale_alphas(double *alphas, uint32_t count, bool to_zero) {
+    double first = sqrt(alphas[0]), last = sqrt(alphas[count - 1]);
+    for (uint32_t i = 0; i < count; i++) {
+        double root = (sqrt(alphas[i]) - last) * first / (first - last);
+        alphas[i] = fmax(root * root, to_zero ? 0 : LEAST_ALPHA);
+    }
+}
+
 static void fill_training(const rn_schedule_config *c, training *t) {
     float product = 1;
     for (uint32_t i = 0; i < t->count; i++) {
         product *= 1 - beta_at(c, i, t->count);
         t->alphas[i] = (double)product;
-        t->sigmas[i] = sqrt((1 - t->alphas[i]) / t->alphas[i]);
     }
+    if (c->zero_snr) rn_rescale_alphas(t->alphas, t->count, c->prediction == RN_PREDICTS_V);
+    for (uint32_t i = 0; i < t->count; i++)
+        t->sigmas[i] = sqrt((1 - t->alphas[i]) / fmax(t->alphas[i], LEAST_ALPHA));
 }
 
 static double interpolate(const double *table, uint32_t count, double at) {
@@ -390,6 +402,21 @@ static rn_status read_word(const rn_fields *f, const char *name, const word *wor
     return rn_fail(RN_UNSUPPORTED, "%s: %s \"%.*s\" is not known", f->source, name,
                    RN_STR_ARG(text));
 }
+
+static const word predictions[] = {{"epsilon", RN_PREDICTS_NOISE},
+                                   {"v_prediction", RN_PREDICTS_V},
+                                   {"sample", RN_PREDICTS_SAMPLE}};
+
+rn_status rn_prediction_parse(rn_str text, rn_prediction *out) {
+    for (size_t i = 0; i < sizeof predictions / sizeof *predictions; i++)
+        if (rn_str_equal(text, rn_str_from(predictions[i].text))) {
+            *out = (rn_prediction)predictions[i].value;
+            return RN_OK;
+        }
+    return rn_hint(rn_fail(RN_INVALID, "no denoiser predicts '%.*s'", RN_STR_ARG(text)),
+                   "epsilon, v_prediction or sample");
+}
+
 #define READ_WORD(f, name, words, out) read_word(f, name, words, sizeof words / sizeof *words, out)
 
 static rn_status read_double(const rn_fields *f, const char *name, double *out) {
@@ -417,9 +444,6 @@ rn_status rn_schedule_config_read(const rn_fields *f, rn_schedule_config *out) {
     static const word spacings[] = {{"leading", RN_SPACING_LEADING},
                                     {"linspace", RN_SPACING_LINSPACE},
                                     {"trailing", RN_SPACING_TRAILING}};
-    static const word predictions[] = {{"epsilon", RN_PREDICTS_NOISE},
-                                       {"v_prediction", RN_PREDICTS_V},
-                                       {"sample", RN_PREDICTS_SAMPLE}};
     rn_schedule_config c = {.alpha_to_one = true,
                             .base_shift = 0.5,
                             .max_shift = 1.15,
@@ -438,6 +462,7 @@ rn_status rn_schedule_config_read(const rn_fields *f, rn_schedule_config *out) {
     c.betas = (rn_betas)beta;
     c.spacing = (rn_spacing)spacing;
     c.prediction = (rn_prediction)prediction;
+    RN_TRY(rn_fields_bool(f, "rescale_betas_zero_snr", &c.zero_snr));
     RN_TRY(rn_fields_u32(f, "num_train_timesteps", &c.train_steps));
     RN_TRY(rn_fields_u32(f, "steps_offset", &c.offset));
     RN_TRY(rn_fields_bool(f, "set_alpha_to_one", &c.alpha_to_one));

@@ -29,6 +29,13 @@ typedef enum rn_prediction {
     RN_PREDICTS_SAMPLE
 } rn_prediction;
 
+// Cumulative alphas of a training whose last step is nothing but noise; without `to_zero` that one
+// is 2^-24, since noise cannot be divided by 0.
+void rn_rescale_alphas(double *alphas /* (count) */, uint32_t count, bool to_zero);
+
+// "epsilon", "v_prediction", "sample".
+RN_MUST_USE rn_status rn_prediction_parse(rn_str text, rn_prediction *out);
+
 typedef struct rn_schedule_config {
     rn_scheduler scheduler; // what the model's files advise
     uint32_t train_steps;   // 0: 1000
@@ -40,6 +47,7 @@ typedef struct rn_schedule_config {
     bool alpha_to_one;     // DDIM: behind the last step lies no noise at all
     bool clip;             // DDIM: samples are within -1 and 1
     uint32_t lcm_steps;    // of which an LCM takes some; 0: 50
+    bool zero_snr;         // the last training step is nothing but noise
     double shift;          // flow; 0: 1
     bool dynamic_shifting; // flow: the shift grows with the picture
     double base_shift, max_shift;

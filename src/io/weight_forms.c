@@ -207,6 +207,7 @@ static rn_dtype choose_fp8(const rn_weight_form *f) {
 static rn_status find_fp8(const finder *f, const rn_tensor_info *data, rn_weight_form *form) {
     *form = (rn_weight_form){.kind = RN_FORM_FP8, .data = data, .bits = 8};
     form->scale = find(f, ".weight_scale_inv");
+    if (!form->scale) form->scale = find(f, ".scale_weight");
     if (!form->scale) RN_TRY(need(f, data, ".weight_scale", &form->scale));
     if (data->rank != 2) return not_built(f, data, "fp8 that is no matrix");
     form->rows = data->dims[0];
@@ -420,6 +421,12 @@ static rn_status find_form(finder *f, const rn_tensor_info *t, rn_weight_form *o
         return find_fp8_stack(f, t, out);
     }
     if (ends(f, t, ".weight")) {
+        bool scaled = find(f, ".weight_scale") || find(f, ".scale_weight");
+        *out_found = method != RN_FORMS_SCALED || scaled;
+        if (!*out_found) return RN_OK;
+        // ComfyUI's int8 is of rotated weights.
+        if (t->dtype == RN_DTYPE_I8 && find(f, ".comfy_quant"))
+            return not_built(f, t, "int8 of ComfyUI's (comfy_quant)");
         if (t->dtype == RN_DTYPE_F8_E4M3) return find_fp8(f, t, out);
         if (t->dtype == RN_DTYPE_F8_E5M2) return not_built(f, t, "f8_e5m2 with scales");
         if (t->dtype == RN_DTYPE_I8) return find_int8(f, t, out);

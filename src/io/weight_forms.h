@@ -10,7 +10,8 @@
 //
 //     form     tensors of X.weight                                               becomes
 //     fp8      X.weight e4m3 (o, i), X.weight_scale_inv or X.weight_scale:        f8_b128, f8_b32
-//              tiles (o/128, i/128), rows (o, 1) or one; or of all experts of a
+//              tiles (o/128, i/128), rows (o, 1) or one, which ComfyUI calls
+//              X.scale_weight; or of all experts of a
 //              layer X e4m3 (E, o, i), X_scale_inv (E, o/128, i/128)
 //     int8     X.weight i8 (o, i), X.weight_scale (o, i/g)                        int8 | q8_0
 //     packed   X.weight_packed i32 (o, i/n), X.weight_scale (o, i/g),             q4_0, q8_0 |
@@ -57,7 +58,9 @@ typedef enum rn_forms_method {
     RN_FORMS_GPTQ,
     RN_FORMS_AWQ,
     RN_FORMS_MODELOPT,
-    RN_FORMS_MXFP4
+    RN_FORMS_MXFP4,
+    RN_FORMS_SCALED // files of image models: what has a scale beside it is a form, all else is
+                    // plain
 } rn_forms_method;
 
 typedef struct rn_forms_config {

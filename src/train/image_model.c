@@ -170,7 +170,8 @@ static rn_status read_denoiser(rn_image_trainer *t, rn_image_step_config *c) {
                                   .text_encoder = t->options.text_encoder,
                                   .text_encoder_2 = t->options.text_encoder_2,
                                   .tokenizer = t->options.tokenizer,
-                                  .tokenizer_2 = t->options.tokenizer_2};
+                                  .tokenizer_2 = t->options.tokenizer_2,
+                                  .prediction = t->options.prediction};
     RN_TRY(rn_diffusion_open_to_train(t->folder, &parts, t->options.denoiser, &t->model));
     const rn_diffusion *m = t->model;
     if (m->vae.kind != RN_IMAGE_VAE)

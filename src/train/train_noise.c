@@ -40,6 +40,8 @@ rn_status rn_train_noise_init(const rn_schedule_config *schedule, rn_train_noise
         return rn_fail(RN_CORRUPT, "the scheduler's betas go from %g to %g", first, last);
     out->prediction = schedule->prediction == RN_PREDICTS_V ? RN_PREDICT_V : RN_PREDICT_EPSILON;
     fill_alphas(schedule->betas, first, last, out);
+    if (schedule->zero_snr)
+        rn_rescale_alphas(out->alphas, RN_NOISE_STEPS, out->prediction == RN_PREDICT_V);
     return RN_OK;
 }
 

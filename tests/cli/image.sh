@@ -68,7 +68,25 @@ says err 'multiples of 4' '32x32'
 expect 2 "${draw[@]}" --size 33x31 --exact -o h.png
 says err 'multiples of 4'
 
+# Sizes that are none; what was drawn is said in the file; a prompt that is too long is cut with a word; no progress where there is no terminal.
+for size in -5 32x 0 x32 999999 32x32x32; do
+  expect 2 "${draw[@]}" --size "$size" -o h.png
+  says err "--size $size is no size"
+done
+expect 0 "${draw[@]}" --init a.png --strength 0.5 --lora "$models/lora/kohya.safetensors:0.5" -o said.png
+says said.png 'Denoising strength: 0.5' 'Lora: kohya.safetensors:0.5'
+! grep -q 'step 1 of' err || fail 'progress without a terminal'
+expect 0 "${draw[@]}" -p "$(printf 'word %.0s' {1..100})" -o h.png -q
+says err 'the prompt has' 'its end is left out'
+
 # Mistakes.
+expect 3 "${draw[@]}" -o nowhere/h.png
+says err 'cannot write nowhere/h.png'
+! grep -q 'planned' err || fail 'planned before it is known where to write'
+expect 2 "${draw[@]}" --strength 0.5 -o h.png
+says err 'name one with --init'
+expect 2 "${draw[@]}" --init a.png --strength 0 -o h.png
+says err 'leaves the picture as it is'
 expect 2 "${draw[@]}" --init xl.png --mask a.png --size 32 -o h.jpg
 says err 'must end in .png'
 expect 0 "$ration" image "$models/sd" -p x --steps 1 --size 48x32 -o wide.png -q

@@ -126,6 +126,35 @@ static void schedulers_give_the_samples_of_diffusers(void **state) {
 
 // ---- drawings -----------------------------------------------------------------------------------
 
+// A training whose last step is nothing but noise (rescale_betas_zero_snr): diffusers 0.42's sigmas
+// and cumulative alphas of five trailing steps.
+static void noise_alone_comes_last_where_it_was_trained_so(void **state) {
+    static const double times[] = {999, 799, 599, 399, 199};
+    static const double sigmas[] = {4096.0,           7.410707473754883, 2.604856252670288,
+                                    1.24137544631958, 0.59475177526474,  0};
+    static const double alphas[] = {0, 0.017883142456412315, 0.12844759225845337,
+                                    0.3935438394546509, 0.7386999130249023};
+    static rn_schedule s;
+    rn_schedule_config config = {.scheduler = RN_SCHEDULER_EULER,
+                                 .spacing = RN_SPACING_TRAILING,
+                                 .prediction = RN_PREDICTS_V,
+                                 .zero_snr = true};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        rn_scheduler kind = k ? RN_SCHEDULER_DDIM : RN_SCHEDULER_EULER;
+        assert_ok(rn_schedule_make(&config, kind, 5, 1, 0, &s));
+        for (int i = 0; i < 5; i++) {
+            double got = k ? s.alphas[i] : s.sigmas[i], want = k ? alphas[i] : sigmas[i];
+            assert_true(s.times[i] == times[i]);
+            if (fabs(got - want) > 1e-5 * want + 1e-9)
+                fail_msg("step %d: %.9g instead of %.9g", i, got, want);
+        }
+    }
+    config.prediction = RN_PREDICTS_NOISE; // which is divided by alpha
+    assert_ok(rn_schedule_make(&config, RN_SCHEDULER_DDIM, 5, 1, 0, &s));
+    assert_true(s.alphas[0] > 0);
+}
+
 static void draw(const rn_diffusion *model, const rn_drawing *drawing, uint64_t budget,
                  rn_painter **out, rn_image *images) {
     rn_painter_options options = {.plan.budget_bytes = budget, .session.audit = true};
@@ -313,6 +342,7 @@ static void large_pictures_are_the_same_in_bands(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedulers_give_the_samples_of_diffusers),
+        cmocka_unit_test(noise_alone_comes_last_where_it_was_trained_so),
         cmocka_unit_test(stable_diffusion_draws_as_diffusers_does),
         cmocka_unit_test(stable_diffusion_xl_draws_as_diffusers_does),
         cmocka_unit_test(flux_draws_as_diffusers_does),

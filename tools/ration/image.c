@@ -6,9 +6,11 @@
 #include "preview.h"
 #include "run.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct image_run {
     const invocation *in;
@@ -85,6 +87,7 @@ rn_status read_image_parts(const invocation *in, rn_diffusion_adapter *adapters,
                                   .text_encoder_2 = given(in, "text-encoder-2"),
                                   .tokenizer = given(in, "tokenizer"),
                                   .tokenizer_2 = given(in, "tokenizer-2"),
+                                  .prediction = given(in, "prediction"),
                                   .preview = given(in, "preview")};
     return read_loras(in, adapters, paths, out);
 }
@@ -101,6 +104,19 @@ static rn_status open_model(image_run *r) {
     return RN_OK;
 }
 
+rn_status read_sides(const char *text, uint32_t *out_width, uint32_t *out_height) {
+    size_t first = strspn(text, "0123456789");
+    const char *more = text[first] == 'x' ? text + first + 1 : text;
+    size_t second = strspn(more, "0123456789");
+    *out_width = *out_height = 0;
+    if (first - 1 < 5 && second - 1 < 5 && more[second] == '\0') {
+        *out_width = (uint32_t)strtoul(text, NULL, 10);
+        *out_height = (uint32_t)strtoul(more, NULL, 10);
+    }
+    if (*out_width && *out_height) return RN_OK;
+    return rn_hint(rn_fail(RN_INVALID, "--size %s is no size", text), "512, or 768x512");
+}
+
 static uint32_t round_side(uint32_t side, uint32_t multiple) {
     uint32_t rounded = (side + multiple / 2) / multiple * multiple;
     return rounded ? rounded : multiple;
@@ -109,20 +125,9 @@ static uint32_t round_side(uint32_t side, uint32_t multiple) {
 // "768x512" or "512". What is no multiple of what the model needs is rounded, with a word.
 static rn_status read_size(image_run *r) {
     const char *text = text_of(r, "size");
-    uint32_t multiple = rn_diffusion_get_info(r->model)->multiple;
-    unsigned wide = 0, high = 0;
-    int end = 0;
+    uint32_t multiple = rn_diffusion_get_info(r->model)->multiple, wide = 0, high = 0;
     if (!text) return RN_OK;
-    int found = sscanf(text, "%5u%n", &wide, &end);
-    if (found == 1 && text[end] == 'x') {
-        int more = 0;
-        found = sscanf(text + end + 1, "%5u%n", &high, &more) == 1;
-        end += 1 + more;
-    } else {
-        high = wide;
-    }
-    if (found != 1 || text[end] != '\0' || wide == 0 || high == 0)
-        return rn_hint(rn_fail(RN_INVALID, "--size %s is no size", text), "for example 768x512");
+    RN_TRY(read_sides(text, &wide, &high));
     r->drawing.width = round_side(wide, multiple);
     r->drawing.height = round_side(high, multiple);
     if (r->drawing.width == wide && r->drawing.height == high) return RN_OK;
@@ -204,6 +209,18 @@ static rn_status read_latents(image_run *r) {
     return RN_OK;
 }
 
+// What a text encoder has no room for is left out, with a word.
+static rn_status tell_length(const image_run *r, const char *name, const char *prompt) {
+    uint32_t tokens, room;
+    RN_TRY(rn_diffusion_count_tokens(r->model, prompt, &tokens, &room));
+    if (tokens > room)
+        fprintf(stderr,
+                "ration: warning: the %s has %u tokens, the text encoder takes %u: its end is left "
+                "out\n",
+                name, tokens, room);
+    return RN_OK;
+}
+
 static rn_status read_drawing(image_run *r) {
     const rn_settings *s = r->in->settings;
     rn_drawing *d = &r->drawing;
@@ -216,9 +233,19 @@ static rn_status read_drawing(image_run *r) {
     d->seed = rn_settings_count(s, "seed");
     d->cache = text_of(r, "prompt-cache");
     d->preview = text_of(r, "preview") && d->task == RN_DRAW ? PREVIEW_SIDE : 0;
+    if (text_of(r, "strength") && d->strength <= 0)
+        return rn_hint(
+            rn_fail(RN_INVALID, "a strength of %g leaves the picture as it is", d->strength),
+            "up to 1: nothing is left of --init");
+    if (text_of(r, "strength") && !text_of(r, "init") &&
+        strncmp(rn_settings_origin(s, "strength"), "--", 2) == 0)
+        return rn_hint(rn_fail(RN_INVALID, "--strength is of a picture to begin with"),
+                       "name one with --init");
     d->torch_noise = strcmp(rn_settings_text(s, "seed-compat"), "torch") == 0;
     RN_TRY(rn_scheduler_parse((rn_str){scheduler, strlen(scheduler)}, &d->scheduler));
     RN_TRY(read_count(r, "batch", 1024, &d->batch));
+    if (d->task == RN_DRAW) RN_TRY(tell_length(r, "prompt", d->prompt));
+    if (d->task == RN_DRAW) RN_TRY(tell_length(r, "negative prompt", d->negative));
     RN_TRY(read_size(r));
     RN_TRY(read_tile(r));
     RN_TRY(read_pictures(r));
@@ -237,7 +264,13 @@ static rn_status read_output(image_run *r) {
     if (bytes <= last || strcmp(text + bytes - last, ending) != 0)
         return rn_fail(RN_INVALID, "--output %s must end in %s", text, ending);
     memcpy(r->output, text, bytes + 1);
-    return RN_OK;
+    // Where nothing can be written nothing is drawn first.
+    const char *slash = strrchr(text, '/');
+    char folder[sizeof r->output];
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - text + 1) : 1,
+             slash ? text : ".");
+    if (access(folder, W_OK | X_OK) == 0) return RN_OK;
+    return rn_fail(RN_IO, "cannot write %s: %s", text, strerror(errno));
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
@@ -248,7 +281,7 @@ static rn_status show_step(void *self, uint32_t step, uint32_t steps, const floa
     r->last_step = now();
     r->steps = step;
     if (step == 1) r->first_step = r->last_step;
-    if (!rn_settings_bool(r->in->settings, "quiet") && !r->in->json)
+    if (!rn_settings_bool(r->in->settings, "quiet") && !r->in->json && isatty(2))
         fprintf(stderr, "\rstep %u of %u%s", step, steps, step == steps ? "\n" : "");
     if (!preview_is_due(&r->preview, step, steps)) return RN_OK;
     rn_image image;
@@ -311,12 +344,22 @@ static void name_picture(const image_run *r, uint32_t index, char *out, size_t c
         snprintf(out, capacity, "%.*s-%u%s", (int)stem, r->output, index + 1, ending_of(r));
 }
 
+static rn_status describe_lora(const rn_diffusion_adapter *adapter, text_buffer *out) {
+    const char *slash = strrchr(adapter->path, '/');
+    char text[400];
+    int bytes = snprintf(text, sizeof text, ", Lora: %.300s:%g", slash ? slash + 1 : adapter->path,
+                         (double)adapter->weight);
+    return append_text(out, text, (size_t)bytes);
+}
+
 static rn_status write_picture(const image_run *r, uint32_t index) {
     char path[4200];
     text_buffer all = {0};
     bool draws = r->drawing.task == RN_DRAW;
     rn_status s =
         draws ? rn_painter_describe(r->painter, index, (rn_sink){&all, append_text}) : RN_OK;
+    for (size_t i = 0; s == RN_OK && draws && i < MAX_ADAPTERS && r->adapters[i].path; i++)
+        s = describe_lora(&r->adapters[i], &all);
     const rn_image_text texts[] = {{"Software", "ration"}, {"parameters", all.data}};
     name_picture(r, index, path, sizeof path);
     if (s == RN_OK) s = rn_image_write_with(path, &r->images[index], texts, draws ? 2 : 1);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // Values are held once, whatever their number is: the budget is the limit.
 static rn_status read_values(FILE *file, const char *path, npy_array *out) {
@@ -35,5 +36,7 @@ rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void
         s = rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
     if (fclose(file) != 0 && s == RN_OK)
         s = rn_fail(RN_IO, "cannot write %s: %s", path, strerror(errno));
+    struct stat info; // half of a file is none; a pipe or a device stays
+    if (s != RN_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode)) remove(path);
     return s;
 }

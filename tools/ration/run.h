@@ -105,6 +105,8 @@ typedef struct npy_array {
     uint64_t bytes;
 } npy_array;
 rn_status read_npy(const char *path, npy_array *out);
+// "512", or "768x512": width, then height, 1 to 99999.
+rn_status read_sides(const char *text, uint32_t *out_width, uint32_t *out_height);
 rn_status write_npy(const char *path, rn_dtype dtype, rn_shape shape, const void *data,
                     uint64_t bytes);
 

@@ -62,20 +62,6 @@ static double now(void) {
 
 // ---- pictures -----------------------------------------------------------------------------------
 
-// "512", "768x512": width, then height.
-static rn_status read_size(const image_training *t, rn_picture_options *out) {
-    const char *text = text_of(t, "size");
-    unsigned width = 0, height = 0;
-    char rest = 0;
-    int read = sscanf(text, "%ux%u%c", &width, &height, &rest);
-    if (read == 1 && strspn(text, "0123456789") == strlen(text)) height = width;
-    if (read < 1 || read > 2 || !width || !height)
-        return rn_hint(rn_fail(RN_INVALID, "--size %s is no size", text), "512, or 768x512");
-    out->width = width;
-    out->height = height;
-    return RN_OK;
-}
-
 static rn_status open_pictures(image_training *t) {
     const char *folder = text_of(t, "data");
     rn_picture_options o = {.buckets = (uint32_t)count_of(t, "buckets"),
@@ -84,7 +70,7 @@ static rn_status open_pictures(image_training *t) {
     if (!folder[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no data"),
                        "name a folder of pictures: --data FOLDER");
-    RN_TRY(read_size(t, &o));
+    RN_TRY(read_sides(text_of(t, "size"), &o.width, &o.height));
     return rn_pictures_open(folder, &o, &t->pictures);
 }
 
@@ -191,6 +177,8 @@ static void read_parts(const image_training *t, rn_image_train_options *o) {
     o->text_encoder_2 = path_of(t, "text-encoder-2");
     o->tokenizer = path_of(t, "tokenizer");
     o->tokenizer_2 = path_of(t, "tokenizer-2");
+    const char *prediction = text_of(t, "prediction");
+    if (strcmp(prediction, "model") != 0) o->prediction = prediction;
     if (t->denoiser[0]) o->denoiser = t->denoiser;
 }
 
