@@ -36,6 +36,10 @@ typedef struct rn_convert_options {
     const char *const *exclude;
     size_t exclude_count;
     bool no_default_excludes;
+    // A GGUF file with a record an expert: its matrices are tensors of their own, one behind the
+    // other, each at a multiple of 4096 bytes (docs/models.md). Of mixtures of experts only, and
+    // not for llama.cpp. Without it experts are in stacks, whatever the input has.
+    bool packed;
     uint64_t budget_bytes; // the most that the conversion allocates; 0 means 256 MiB
     size_t thread_count;   // 0: one for each CPU
     rn_io_engine io_engine;

@@ -35,9 +35,11 @@ typedef struct rn_writer_options {
     uint64_t reserved[4]; // zero
 } rn_writer_options;
 
-// Lays the file out: header, random tensors of 4 bytes an element and more, the others in the order
-// given, the rest of the random ones. RN_UNSUPPORTED names the tensor or key that the container
-// cannot hold. Tensors, names and metadata are borrowed for this call only.
+// GGUF's tensors lie at multiples of 32 bytes, or of 4096 where the metadata has
+// "general.alignment" with that number. Lays the file out: header, random tensors of 4 bytes an
+// element and more, the others in the order given, the rest of the random ones. RN_UNSUPPORTED
+// names the tensor or key that the container cannot hold. Tensors, names and metadata are borrowed
+// for this call only.
 RN_API RN_MUST_USE rn_status rn_writer_create(const char *path, const rn_write_tensor *tensors,
                                               size_t tensor_count, const rn_writer_options *options,
                                               rn_writer **out);

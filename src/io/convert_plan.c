@@ -333,6 +333,7 @@ static rn_status assemble_items(rn_convert_plan *plan, const rn_checkpoint *sour
                                   .scale = RN_NO_TENSOR,
                                   .shift = RN_NO_TENSOR};
         RN_TRY(rn_assembled_look(source, as, &item->rows));
+        item->is_record = as->is_record;
         RN_TRY(assemble(plan, source, as, item));
     }
     return RN_OK;
@@ -389,8 +390,8 @@ static rn_status decide_mixed(rn_convert_plan *plan, const rn_convert_options *o
     RN_TRY(rn_arena_array(&plan->arena, plan->item_count, sizeof(rn_mixed_tensor), &block));
     rn_mixed_tensor *tensors = block;
     for (size_t i = 0; i < plan->item_count; i++)
-        tensors[i] =
-            (rn_mixed_tensor){plan->items[i].name, plan->items[i].rank, plan->items[i].dims};
+        tensors[i] = (rn_mixed_tensor){plan->items[i].name, plan->items[i].rank,
+                                       plan->items[i].dims, plan->items[i].is_record};
     rn_mixer mixer = {.type = plan->file_type,
                       .tensors = tensors,
                       .count = plan->item_count,
@@ -601,6 +602,8 @@ static size_t element_width(const rn_convert_item *item) {
 // input.
 static int compare_items(const void *left, const void *right) {
     const rn_convert_item *a = left, *b = right;
+    if (a->is_record != b->is_record) return a->is_record ? 1 : -1;
+    if (a->is_record) return a->number < b->number ? -1 : a->number > b->number;
     size_t wide_a = element_width(a), wide_b = element_width(b);
     if (wide_a != wide_b) return wide_a > wide_b ? -1 : 1;
     if (a->index != b->index) return a->index < b->index ? -1 : 1;
@@ -664,7 +667,7 @@ static rn_status plan_metadata(rn_convert_plan *plan, const rn_checkpoint *sourc
     void *block;
     size_t count = translation ? translation->metadata_count : rn_checkpoint_metadata_count(source);
     bool set_type = plan->to_gguf && (to != RN_DTYPE_NONE || plan->file_type);
-    RN_TRY(rn_arena_array(&plan->arena, count + 2, sizeof *plan->metadata, &block));
+    RN_TRY(rn_arena_array(&plan->arena, count + 3, sizeof *plan->metadata, &block));
     plan->metadata = block;
     for (size_t i = 0; i < count; i++) {
         const rn_metadata *pair =
@@ -684,6 +687,9 @@ static rn_status plan_metadata(rn_convert_plan *plan, const rn_checkpoint *sourc
             u32_pair(own[0], plan->file_type ? rn_file_type_number(plan->file_type)
                                              : rn_file_type_number_of(to));
     if (plan->file_type) plan->metadata[plan->metadata_count++] = u32_pair(own[1], 2);
+    if (plan->packed)
+        plan->metadata[plan->metadata_count++] =
+            u32_pair("general.alignment", RN_GGUF_PACKED_ALIGNMENT);
     return RN_OK;
 }
 
@@ -708,7 +714,11 @@ static rn_status read_options(const rn_convert_options *options, rn_convert_plan
                            "safetensors holds plain types, int8, int4 and nf4");
     } else
         RN_TRY(check_pair(options->to, plan->to_gguf));
+    plan->packed = options->packed;
     if (!options->importances) return RN_OK;
+    if (options->packed)
+        return rn_hint(rn_fail(RN_INVALID, "importances are of whole stacks of experts"),
+                       "quantise with --imatrix first, then convert that file with --packed");
     if (!plan->file_type && !is_ggml_block(options->to))
         return rn_hint(rn_fail(RN_INVALID, "importances are of no use for this target"),
                        "they weigh the errors of ggml's blocks: --to q4_k_m");

@@ -21,6 +21,7 @@ typedef struct rn_convert_item {
     // Made of rows of several: `source` is then what they are together, without a place in a file.
     const rn_assembled_tensor *assembled; // or NULL
     rn_assembled_info rows;
+    bool is_record;       // one of an expert's matrices, behind all else
     rn_str name;          // in the output
     const uint64_t *dims; // (rank) in the output
     uint32_t rank;
@@ -53,7 +54,7 @@ typedef struct rn_convert_plan {
     size_t metadata_count;
     rn_importances importances;
     const rn_file_type *file_type; // or NULL: one dtype for all
-    bool to_gguf;
+    bool to_gguf, packed;
     bool tensors_only; // see rn_convert_result
 } rn_convert_plan;
 

@@ -296,7 +296,8 @@ static rn_dtype choose_kind(const rn_mixer *m, size_t index) {
         bool whole = t->dims[t->rank - 1] % rn_dtype_get(kind)->block_elements == 0;
         return experts_only || m->falcon || !whole ? RN_DTYPE_Q8_0 : RN_DTYPE_Q6_K;
     }
-    if (experts_only) return t->rank > 2 && t->dims[0] > 1 ? RN_DTYPE_MXFP4 : RN_DTYPE_Q8_0;
+    bool expert = t->is_expert || (t->rank > 2 && t->dims[0] > 1);
+    if (experts_only) return expert ? RN_DTYPE_MXFP4 : RN_DTYPE_Q8_0;
     if (what == EMBEDDING) return kind;
     if (what == VALUES || what == QKV) return choose_values(m, index);
     if (m->experts == 8 && contains(t->name, "attn_k.weight")) return RN_DTYPE_Q8_0;

@@ -24,6 +24,7 @@ typedef struct rn_mixed_tensor {
     rn_str name;
     uint32_t rank;
     const uint64_t *dims; // (rank), outermost first
+    bool is_expert;       // one matrix of a stack
 } rn_mixed_tensor;
 
 // What the rules ask of the model.

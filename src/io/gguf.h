@@ -4,6 +4,10 @@
 
 #include <ration/checkpoint.h>
 
+// Of tensors in files that are written: the usual one, and that of files with an expert a record.
+#define RN_GGUF_WRITE_ALIGNMENT  32
+#define RN_GGUF_PACKED_ALIGNMENT 4096
+
 enum {
     RN_GGUF_U8,
     RN_GGUF_I8,

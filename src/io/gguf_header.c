@@ -46,12 +46,12 @@ static rn_status put_value(rn_buffer *out, const rn_metadata *pair) {
     }
 }
 
-static rn_status put_pair(rn_buffer *out, const rn_metadata *pair) {
+static rn_status put_pair(rn_buffer *out, const rn_layout *layout, const rn_metadata *pair) {
     if (pair->key.bytes == 0) return rn_fail(RN_UNSUPPORTED, "GGUF has no empty metadata keys");
     if (rn_str_equal(pair->key, RN_STR("general.alignment")) &&
-        (pair->gguf_type != RN_GGUF_U32 || pair->value.u64 != RN_GGUF_WRITE_ALIGNMENT))
-        return rn_fail(RN_UNSUPPORTED, "general.alignment must be a u32 of %d",
-                       RN_GGUF_WRITE_ALIGNMENT);
+        (pair->gguf_type != RN_GGUF_U32 || pair->value.u64 != layout->alignment))
+        return rn_fail(RN_UNSUPPORTED, "general.alignment must be a u32 of %d or %d",
+                       RN_GGUF_WRITE_ALIGNMENT, RN_GGUF_PACKED_ALIGNMENT);
     RN_TRY(put_string(out, pair->key));
     RN_TRY(put_u32(out, pair->kind == RN_METADATA_ARRAY ? RN_GGUF_ARRAY : pair->gguf_type));
     return put_value(out, pair);
@@ -91,10 +91,10 @@ rn_status rn_gguf_header(const rn_layout *layout, rn_buffer *out) {
     RN_TRY(put_u64(out, layout->count));
     RN_TRY(put_u64(out, layout->metadata_count));
     for (size_t i = 0; i < layout->metadata_count; i++)
-        RN_TRY(put_pair(out, &layout->metadata[i]));
+        RN_TRY(put_pair(out, layout, &layout->metadata[i]));
     for (size_t i = 0; i < layout->count; i++)
         RN_TRY(put_tensor(out, layout, layout->order[i]));
-    while ((out->bytes - start) % RN_GGUF_WRITE_ALIGNMENT)
+    while ((out->bytes - start) % layout->alignment)
         RN_TRY(put(out, "", 1));
     return RN_OK;
 }

@@ -6,8 +6,6 @@
 
 #include "base/buffer.h"
 
-#define RN_GGUF_WRITE_ALIGNMENT 32
-
 // Tensors and what a format's header needs to know of them. Offsets are from the start of the data
 // section.
 typedef struct rn_layout {
@@ -18,6 +16,7 @@ typedef struct rn_layout {
     const uint32_t *order; // (count): indices by offset
     const rn_metadata *metadata;
     size_t metadata_count;
+    uint64_t alignment; // of GGUF's tensors
 } rn_layout;
 
 // Append the complete header, up to the first byte of data. RN_UNSUPPORTED names what the format

@@ -68,6 +68,7 @@ typedef struct rn_assembled_tensor {
     const rn_converted_rows *rows; // (count), one behind the other; or groups of `in_turn` that
     size_t count;                  // give a row each in turn. Rows of one group are as many.
     uint32_t in_turn;              // 1 or 2
+    bool is_record;                // it lies behind all that is none, in the order given
 } rn_assembled_tensor;
 
 typedef struct rn_translation {

@@ -6,6 +6,7 @@
 // Wide before narrow keeps every tensor on a boundary of its own element size (of 4 bytes for those
 // of 8) when the caller streams wide ones first.
 #include "io/writer.h"
+#include "io/gguf.h"
 #include "io/layout.h"
 
 #include "base/arena.h"
@@ -165,11 +166,21 @@ static rn_status check_names(const void *items, size_t count, size_t item_bytes,
 _Static_assert(offsetof(rn_write_tensor, name) == 0 && offsetof(rn_metadata, key) == 0,
                "the name comes first");
 
+static uint64_t find_alignment(const char *path, const rn_writer_options *options) {
+    if (!is_gguf(path)) return 1;
+    for (size_t i = 0; i < options->metadata_count; i++)
+        if (rn_str_equal(options->metadata[i].key, RN_STR("general.alignment")) &&
+            options->metadata[i].kind == RN_METADATA_U64 &&
+            options->metadata[i].value.u64 == RN_GGUF_PACKED_ALIGNMENT)
+            return RN_GGUF_PACKED_ALIGNMENT;
+    return RN_GGUF_WRITE_ALIGNMENT;
+}
+
 static rn_status prepare(rn_writer *writer, const char *path, const rn_write_tensor *tensors,
                          const rn_writer_options *options) {
     static const rn_writer_options defaults = {0};
     if (!options) options = &defaults;
-    uint64_t alignment = is_gguf(path) ? RN_GGUF_WRITE_ALIGNMENT : 1;
+    uint64_t alignment = find_alignment(path, options);
     RN_TRY(check_names(tensors, writer->count, sizeof *tensors, "tensors"));
     RN_TRY(check_names(options->metadata, options->metadata_count, sizeof *options->metadata,
                        "metadata keys"));
@@ -183,7 +194,8 @@ static rn_status prepare(rn_writer *writer, const char *path, const rn_write_ten
                         .count = writer->count,
                         .order = writer->order,
                         .metadata = options->metadata,
-                        .metadata_count = options->metadata_count};
+                        .metadata_count = options->metadata_count,
+                        .alignment = alignment};
     rn_buffer header;
     rn_buffer_init(&header, RN_HOST_IO, MAX_HEADER_BYTES);
     rn_status s =
@@ -220,7 +232,7 @@ rn_status rn_writer_create_in(const char *path, const rn_write_tensor *tensors, 
 
 // Steps over finished tensors (empty ones too), writing their padding.
 static rn_status finish_tensors(rn_writer *writer) {
-    static const char zeros[RN_GGUF_WRITE_ALIGNMENT];
+    static const char zeros[RN_GGUF_PACKED_ALIGNMENT];
     for (; writer->current < writer->stream_end; writer->current++) {
         uint32_t tensor = writer->order[writer->current];
         if (writer->filled[tensor] < writer->bytes[tensor]) return RN_OK;

@@ -104,6 +104,9 @@ says err 'int8 does not go into a GGUF file' hint
 expect 3 "$ration" convert model.safetensors out.safetensors --to q4_0
 says err 'q4_0 does not go into a safetensors file'
 expect 3 "$ration" convert model.safetensors out.safetensors --to i32
+expect 3 "$ration" convert model.safetensors packed.gguf --packed
+says err 'is no model' 'mixtures of experts'
+[ ! -e packed.gguf ] || fail 'a refusal leaves a file'
 expect 3 "$ration" convert out.safetensors again.safetensors --to int8
 says err 'quantised already'
 expect 3 "$ration" convert missing.safetensors out.safetensors --to f16

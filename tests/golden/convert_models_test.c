@@ -220,6 +220,90 @@ static void experts_are_quantised_from_a_folder(void **state) {
     }
 }
 
+// ---- records ------------------------------------------------------------------------------------
+
+// Matrices of an expert lie side by side, each at the beginning of a page, in the order in which
+// they are used.
+static void check_records(const char *path, uint32_t experts) {
+    static const char *const matrices[] = {"gate", "up", "down", "gate_up"};
+    rn_checkpoint *c;
+    uint64_t end = 0;
+    size_t found = 0;
+    assert_ok(rn_checkpoint_open(path, &c));
+    for (uint32_t e = 0; e < experts; e++)
+        for (size_t i = 0; i < 4; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.1.ffn_%s.%u.weight",
+                     matrices[i == 3   ? 2
+                              : i == 2 ? 3
+                                       : i],
+                     e);
+            const rn_tensor_info *t = rn_checkpoint_find(c, name);
+            if (!t) continue;
+            assert_int_equal(t->offset % 4096, 0);
+            if (found++) assert_int_equal(t->offset, (end + 4095) / 4096 * 4096);
+            end = t->offset + t->bytes;
+        }
+    assert_true(found == 3 * (size_t)experts || found == 2 * (size_t)experts);
+    rn_checkpoint_close(c);
+}
+
+// The one at its roomiest, the other within its smallest budget.
+static void check_bits(const char *path, const char *other) {
+    enum { TOKENS = 16, VOCAB = 128 };
+    static float logits[2][TOKENS * VOCAB];
+    int32_t tokens[TOKENS];
+    const rn_text_options text = {.context = 64, .page_tokens = 8, .rows = 8};
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = i * 7 % VOCAB;
+    text_run *roomy = text_run_open(other, NULL, &text);
+    uint64_t least = rn_plan_get_summary(roomy->plan)->smallest_bytes;
+    text_run_close(roomy);
+    for (int i = 0; i < 2; i++) {
+        text_run *run = text_run_open_within(i ? other : path, NULL, &text, i ? least : 0);
+        text_run_logits(run, tokens, TOKENS, logits[i]);
+        text_run_close(run);
+    }
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+}
+
+static void an_expert_is_a_record_of_a_packed_file(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *which;
+        uint32_t experts;
+    } cases[] = {{"mixtral", "logits", 4},
+                 {"gemma4_moe", "logits", 6},
+                 {"gpt_oss", "logits.gguf", 6},
+                 {"deepseek_v3", "logits", 16}};
+    rn_convert_result result;
+    rn_convert_options packed = {.packed = true}, plain = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[64], stacks[300], records[300], again[300];
+        snprintf(folder, sizeof folder, TEXT "%s", cases[i].model);
+        snprintf(stacks, sizeof stacks, "%s/stacks.gguf", test_folder());
+        snprintf(records, sizeof records, "%s/records.gguf", test_folder());
+        snprintf(again, sizeof again, "%s/again.gguf", test_folder());
+        assert_ok(rn_convert(folder, stacks, &plain, &result));
+        assert_ok(rn_convert(stacks, records, &packed, &result));
+        check_records(records, cases[i].experts);
+        double difference = text_run_measure(records, folder, cases[i].which, NULL);
+        if (!(difference <= 1e-4)) fail_msg("%s: off by %g", records, difference);
+        // From the folder at once it is the same file; and there is a way back.
+        assert_ok(rn_convert(folder, again, &packed, &result));
+        assert_files_equal(records, again);
+        assert_ok(rn_convert(records, again, &plain, &result));
+        (void)dtype_of(again, "blk.1.ffn_down_exps.weight");
+        check_bits(stacks, records);
+        check_bits(records, again);
+    }
+    const char *out = test_path("refused.gguf");
+    assert_fails(RN_UNSUPPORTED, rn_convert(TEXT "qwen3", out, &packed, &result));
+    assert_fails(RN_UNSUPPORTED, rn_convert(TEXT "qwen3/model.gguf", out, &packed, &result));
+    assert_fails(RN_UNSUPPORTED, rn_convert(TEXT "mixtral", test_path("x"), &packed, &result));
+    assert_int_not_equal(access(out, F_OK), 0);
+}
+
 // ---- encoders -----------------------------------------------------------------------------------
 
 // The golden texts' vectors, as the model's files say they are made.
@@ -334,6 +418,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_survive_the_other_container),
         cmocka_unit_test(experts_are_quantised_from_a_folder),
+        cmocka_unit_test(an_expert_is_a_record_of_a_packed_file),
         cmocka_unit_test(encoders_survive_the_other_container),
         cmocka_unit_test(what_cannot_be_said_is_refused),
         cmocka_unit_test(tokenizers_give_the_same_tokens),

@@ -304,6 +304,7 @@ static rn_status run(const invocation *in) {
                  .terminal = isatty(STDERR_FILENO),
                  .start = seconds_now()};
     rn_convert_options options = {
+        .packed = rn_settings_bool(in->settings, "packed"),
         .no_default_excludes = !rn_settings_bool(in->settings, "default-excludes"),
         .thread_count = (size_t)rn_settings_count(in->settings, "threads"),
         .io_engine = parse_engine(rn_settings_text(in->settings, "io-engine")),

@@ -420,6 +420,8 @@ static const rn_option table[] = {
      "of an ONNX model that is written: 18 to 27; 0 means 21"},
     {"imatrix", "convert.imatrix", 0, RN_OPTION_TEXT, false, "convert", NULL, "FILE", NULL,
      "weigh errors by this importance matrix (of llama-imatrix)"},
+    {"packed", "convert.packed", 0, RN_OPTION_BOOL, false, "convert", "false", NULL, NULL,
+     "a GGUF file with an expert's matrices side by side, to be read at once; not for llama.cpp"},
     {"exclude", "convert.exclude", 'x', RN_OPTION_LIST, false, "convert", NULL, "PATTERN", NULL,
      "leave tensors with such names alone ('*' and '?' match); may be repeated"},
     {"default-excludes", "convert.default_excludes", 0, RN_OPTION_BOOL, false, "convert", "true",

@@ -10,6 +10,8 @@
 #include "io/conversion.h"
 
 #include "base/file.h"
+#include "io/checkpoint.h"
+#include "io/gguf.h"
 #include "graph/rope_frequencies.h"
 #include "io/json_read.h"
 #include "memory/account.h"
@@ -80,6 +82,7 @@ typedef struct model_conversion {
     char folder[PATH_MAX], file[PATH_MAX]; // of the output; folder is empty where it is a file
     bool made_folder;
     rn_dtype to;
+    bool packed;     // a GGUF file with an expert a record is wanted
     rn_model *model; // without its tokenizer, or NULL
     rn_pairs pairs;
     rn_arena arena;
@@ -154,25 +157,42 @@ static rn_status add_tables(model_conversion *c, const rn_text_config *config,
     return add_table(c, "rope_freqs.weight", divisors, pairs, out);
 }
 
+static rn_status refuse_packed(const model_conversion *c, const char *why) {
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s %s", c->in_path, why),
+                   "--packed is for mixtures of experts that become a GGUF file");
+}
+
+// From GGUF to GGUF nothing is called otherwise but experts: of a file that is packed, or shall be.
+static rn_status repack(model_conversion *c, const rn_checkpoint *source, rn_translation *out) {
+    bool was_packed = source->alignment == RN_GGUF_PACKED_ALIGNMENT;
+    if (!was_packed && !c->packed) return RN_OK;
+    RN_TRY(open_model(c));
+    const rn_text_config *config = rn_text_network_config(&c->model->networks[0]);
+    if (config->llama.moe.experts == 0)
+        return c->packed ? refuse_packed(c, "has no experts") : RN_OK;
+    return rn_text_repack(source, &config->llama, c->packed, &c->arena, out);
+}
+
 static rn_status to_gguf(void *self, const rn_checkpoint *source, rn_translation *out) {
     model_conversion *c = self;
     char folder[PATH_MAX];
     bool is_model = false;
     *out = (rn_translation){0};
-    if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return RN_OK;
+    if (rn_checkpoint_container(source) == RN_CONTAINER_GGUF) return repack(c, source, out);
     RN_TRY(is_hf_model(c->in_path, &is_model));
-    if (!is_model) return RN_OK;
+    if (!is_model) return c->packed ? refuse_packed(c, "is no model") : RN_OK;
     RN_TRY(open_model(c));
     const rn_network *network = &c->model->networks[0];
     const rn_text_config *config = rn_text_network_config(network);
     rn_llama_config to = config->llama;
+    if (c->packed && to.moe.experts == 0) return refuse_packed(c, "has no experts");
     to.naming = RN_NAMES_GGUF;
     to.rope.pairing = to.architecture->gguf_rope;
     to.norm_offset = 0;
     to.first_position = 0;
     to.recurrent.keys_in_turn = to.recurrent.value_heads > 0;
-    RN_TRY(
-        rn_text_translate_names(source, network->checkpoint, &config->llama, &to, &c->arena, out));
+    RN_TRY(rn_text_translate_names(source, network->checkpoint, &config->llama, &to, c->packed,
+                                   &c->arena, out));
     RN_TRY(rn_text_settings_to_gguf(config, network->title, &c->pairs));
     rn_text_find_folder(c->in_path, folder, sizeof folder);
     RN_TRY(add_vocab(c, folder, config->llama.vocab));
@@ -266,7 +286,7 @@ static rn_status to_hf(model_conversion *c, const rn_checkpoint *source, rn_tran
     RN_TRY(rn_text_config_to_json(config, &extras, &add_side(c, "config.json")->text, &other));
     bool bare = other.llama.both_ways && other.llama.architecture->outer; // without a head
     if (bare) other.llama.naming = RN_NAMES_BARE;
-    RN_TRY(rn_text_translate_names(source, network->checkpoint, &config->llama, &other.llama,
+    RN_TRY(rn_text_translate_names(source, network->checkpoint, &config->llama, &other.llama, false,
                                    &c->arena, out));
     RN_TRY(add_texts(c, source));
     char key[96];
@@ -420,6 +440,8 @@ static rn_status convert(model_conversion *c, const char *out_path,
     rn_translator translator = {.self = c, .translate = to_gguf, .end = end};
     bool to_gguf_file = rn_str_ends(rn_str_from(out_path), RN_STR(".gguf"));
     c->to = options->to;
+    c->packed = options->packed;
+    if (c->packed && !to_gguf_file) return refuse_packed(c, "would not become a GGUF file");
     rn_pairs_init(&c->pairs, RN_HOST_IO);
     rn_arena_init(&c->arena, RN_HOST_IO, 0);
     if (!is_folder(out_path))

@@ -39,6 +39,14 @@ void rn_text_weight_name(const rn_llama_config *c, rn_text_part_id p, uint32_t l
         snprintf(out, capacity, "%s%s%s%s", before, name + outer, dot, what);
 }
 
+bool rn_text_packed_name(const char *stack, char *out, size_t capacity) {
+    const char *mark = strstr(stack, "_exps.");
+    if (!mark) return false;
+    int length =
+        snprintf(out, capacity, "%.*s.*.%s", (int)(mark - stack), stack, mark + strlen("_exps."));
+    return length > 0 && (size_t)length < capacity;
+}
+
 static bool is_transposed(const rn_llama_config *c, rn_text_part_id p) {
     return part_of(c, p)->transposed && c->naming != RN_NAMES_GGUF;
 }
@@ -134,11 +142,25 @@ static const char *stack_suffix(const rn_text_builder *d, rn_text_part_id p) {
     return part_of(d->c, p)->alone && d->c->naming != RN_NAMES_GGUF ? "" : "weight";
 }
 
+// The name that the files have: of a stack, or of its matrices as tensors of their own. False:
+// they have neither.
+static bool find_stack_name(const rn_text_builder *d, rn_text_part_id p, const char *what,
+                            char name[NAME_BYTES]) {
+    const rn_llama_files *files = d->c->files;
+    char packed[NAME_BYTES];
+    rn_text_weight_name(d->c, p, d->layer, what, name, NAME_BYTES);
+    if (!files || !files->exists || files->exists(files->self, name)) return files != NULL;
+    if (!rn_text_packed_name(name, packed, sizeof packed) || !files->exists(files->self, packed))
+        return false;
+    memcpy(name, packed, sizeof packed);
+    return true;
+}
+
 rn_value rn_build_stack(rn_text_builder *d, rn_text_part_id p) {
     const rn_text_part *part = part_of(d->c, p);
     const rn_llama_files *files = d->c->files;
     char name[NAME_BYTES];
-    rn_text_weight_name(d->c, p, d->layer, stack_suffix(d, p), name, sizeof name);
+    find_stack_name(d, p, stack_suffix(d, p), name);
     rn_dtype dtype = files ? files->dtype(files->self, name) : d->c->weight_dtype;
     return rn_graph_weight_stack(d->g, name, dtype, d->c->moe.experts, rn_build_size(d, part->out),
                                  rn_build_size(d, part->in));
@@ -150,8 +172,7 @@ bool rn_build_has(const rn_text_builder *d, rn_text_part_id p, const char *what)
     char name[NAME_BYTES];
     bool named = d->c->naming == RN_NAMES_GGUF ? part->gguf != NULL : part->hugging_face != NULL;
     if (!files || !files->exists || !named) return false;
-    rn_text_weight_name(d->c, p, d->layer, what, name, sizeof name);
-    return files->exists(files->self, name);
+    return find_stack_name(d, p, what, name);
 }
 
 rn_value rn_build_f32(rn_text_builder *d, rn_text_part_id p, const char *what, rn_shape shape) {

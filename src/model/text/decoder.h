@@ -353,6 +353,9 @@ void rn_text_json_ropes_object(const rn_llama_config *config, rn_json *json);
 // "model.layers.7.mlp.up_proj.weight": `what` is "weight" or "bias"; `layer` counts in layers only.
 void rn_text_weight_name(const rn_llama_config *config, rn_text_part_id part, uint32_t layer,
                          const char *what, char *out, size_t capacity);
+// "blk.7.ffn_up_exps.weight" as files have it with an expert a record (`ration convert --packed`):
+// "blk.7.ffn_up.*.weight". False: it is no stack's name, or too long.
+bool rn_text_packed_name(const char *stack, char *out, size_t capacity);
 // What the architecture of a configuration is: Llama's where it names none.
 const rn_text_architecture *rn_text_architecture_of(const rn_llama_config *config);
 // The row whose config.json can say the configuration's window: Mistral's GGUF files are llama's.

@@ -5,9 +5,10 @@
 //        ├─ gate, up of the chosen experts ─ down ─ sum by weights ─┐
 //        └─ gate, up ─ down of what is shared [* its own gate] ───── + ─▶
 //
-// Files keep experts in one of three ways; a graph's weight is a stack of all of them either way:
+// Files keep experts in one of four ways; a graph's weight is a stack of all of them either way:
 //
 //     GGUF           ffn_gate_exps, ffn_up_exps, ffn_down_exps, or ffn_gate_up_exps
+//     GGUF, packed   ffn_gate.I, ffn_up.I, ffn_down.I: a tensor an expert, its own side by side
 //     Hugging Face   mlp.experts.I.gate_proj.weight ...: a tensor an expert
 //     Hugging Face   mlp.experts.gate_up_proj (experts, 2 ffn, dim), mlp.experts.down_proj
 #include "model/text/decoder.h"

@@ -43,7 +43,10 @@ rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *stack
     return whole ? whole->dtype : RN_DTYPE_F32;
 }
 
-bool rn_text_weight_exists(const rn_checkpoint *checkpoint, const char *name) {
+// Of a stack, the first expert's tensor speaks for all.
+bool rn_text_weight_exists(const rn_checkpoint *checkpoint, const char *weight) {
+    char name[NAME_BYTES];
+    if (!rn_expert_tensor(weight, 0, name, sizeof name)) return false;
     if (rn_checkpoint_find(checkpoint, name)) return true;
     for (size_t i = 0; i < FORM_COUNT; i++)
         if (find(checkpoint, name, in_components[i], RN_COMPONENT_DATA)) return true;

@@ -220,7 +220,7 @@ static bool is_left_out(const rn_llama_config *c, rn_text_part_id p) {
 
 rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_checkpoint *model,
                                   const rn_llama_config *from, const rn_llama_config *to,
-                                  rn_arena *arena, rn_translation *out) {
+                                  bool packed, rn_arena *arena, rn_translation *out) {
     void *block;
     RN_TRY(rn_arena_array(arena, rn_checkpoint_count(source), sizeof *out->tensors, &block));
     names n = {source, model, from, to, arena, block};
@@ -236,6 +236,34 @@ rn_status rn_text_translate_names(const rn_checkpoint *source, const rn_checkpoi
     }
     RN_TRY(check_whole(&n));
     out->tensors = n.tensors;
-    return rn_text_assemble(source, model, from, to, arena, n.tensors, &out->assembled,
+    return rn_text_assemble(source, model, from, to, packed, arena, n.tensors, &out->assembled,
+                            &out->assembled_count);
+}
+
+// "blk.7.ffn_down_exps.weight", "blk.7.ffn_down.3.weight"; not its biases and scales.
+static bool is_of_experts(rn_str name) {
+    static const char *const patterns[] = {"blk.*.ffn_*_exps.weight", "blk.*.ffn_gate.*.weight",
+                                           "blk.*.ffn_up.*.weight", "blk.*.ffn_down.*.weight",
+                                           "blk.*.ffn_gate_up.*.weight"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (rn_str_matches(name, rn_str_from(patterns[i]))) return true;
+    return false;
+}
+
+rn_status rn_text_repack(const rn_checkpoint *source, const rn_llama_config *config, bool packed,
+                         rn_arena *arena, rn_translation *out) {
+    void *block;
+    size_t count = rn_checkpoint_count(source), pairs = rn_checkpoint_metadata_count(source);
+    RN_TRY(rn_arena_array(arena, count, sizeof *out->tensors, &block));
+    rn_converted_tensor *tensors = block;
+    for (size_t i = 0; i < count; i++) {
+        rn_str name = rn_checkpoint_tensor(source, i)->name;
+        tensors[i] = (rn_converted_tensor){.name = name};
+        if (is_of_experts(name)) tensors[i].name = (rn_str){0};
+    }
+    out->tensors = tensors;
+    out->metadata = pairs ? rn_checkpoint_metadata(source, 0) : NULL;
+    out->metadata_count = pairs;
+    return rn_text_assemble(source, source, config, config, packed, arena, tensors, &out->assembled,
                             &out->assembled_count);
 }

@@ -18,14 +18,18 @@ RN_MUST_USE rn_status rn_text_translatable(const rn_text_config *config);
 
 // Where the source's tensors go, which are called as `from` says; `to` is the same model in the
 // other container; `model` is the source opened as a model, which knows its quantised weights.
-// Fills tensors and assembled of *out, in the arena. What is computed (rope's tables) or double
-// (a tied head) is left out, and so are products behind pooling, which Hugging Face's folders have
-// in files of their own. RN_UNSUPPORTED: a weight is there in parts, quantised.
+// `packed` is for GGUF files. Fills tensors and assembled of *out, in the arena. What is computed
+// (rope's tables) or double (a tied head) is left out, and so are products behind pooling, which
+// Hugging Face's folders have in files of their own. RN_UNSUPPORTED: a weight is there in parts,
+// quantised.
 RN_MUST_USE rn_status rn_text_translate_names(const rn_checkpoint *source,
                                               const rn_checkpoint *model,
                                               const rn_llama_config *from,
-                                              const rn_llama_config *to, rn_arena *arena,
-                                              rn_translation *out);
+                                              const rn_llama_config *to, bool packed,
+                                              rn_arena *arena, rn_translation *out);
+// A GGUF file's tensors as they are but for its experts, which become records, or stacks again.
+RN_MUST_USE rn_status rn_text_repack(const rn_checkpoint *source, const rn_llama_config *config,
+                                     bool packed, rn_arena *arena, rn_translation *out);
 
 // The settings as GGUF's keys. RN_UNSUPPORTED names what GGUF cannot say.
 RN_MUST_USE rn_status rn_text_settings_to_gguf(const rn_text_config *config, const char *name,

@@ -25,6 +25,7 @@ typedef struct assembly {
     rn_assembled_tensor *items; // (capacity)
     size_t count, capacity;
     uint32_t layer;
+    bool packed; // the output has a record an expert
 } assembly;
 
 static bool is_gguf(const rn_llama_config *c) {
@@ -63,6 +64,17 @@ static bool find_part(const assembly *a, rn_text_part_id p, const char *what,
     return find(a, name, out);
 }
 
+// The same of a file with an expert a record: one expert's matrix of the stack `p`.
+static bool find_record(const assembly *a, rn_text_part_id p, uint32_t expert,
+                        rn_converted_rows *out) {
+    const rn_text_part *part = &a->from->architecture->parts[p];
+    char name[NAME_BYTES], packed[NAME_BYTES], own[NAME_BYTES];
+    if (!is_gguf(a->from) || !part->gguf) return false;
+    rn_text_weight_name(a->from, p, a->layer, "weight", name, sizeof name);
+    return rn_text_packed_name(name, packed, sizeof packed) &&
+           rn_expert_tensor(packed, expert, own, sizeof own) && find(a, own, out);
+}
+
 // The matrix `p` (gate, up or down) of one expert, whichever form the source has.
 static rn_status find_expert(const assembly *a, rn_text_part_id p, uint32_t expert,
                              rn_converted_rows *out) {
@@ -73,6 +85,15 @@ static rn_status find_expert(const assembly *a, rn_text_part_id p, uint32_t expe
     bool is_up = p == RN_TEXT_EXPERT_UP;
     rn_text_part_id fused =
         p == RN_TEXT_EXPERT_DOWN ? RN_TEXT_EXPERTS_DOWN : RN_TEXT_EXPERTS_GATE_UP;
+    if (find_record(a, p, expert, out)) {
+        out->count = rows;
+        return RN_OK;
+    }
+    if (find_record(a, fused, expert, out)) {
+        out->first = is_up * rows;
+        out->count = rows;
+        return RN_OK;
+    }
     if (find_part(a, fused, suffix_of(c, fused), out)) {
         bool both = fused == RN_TEXT_EXPERTS_GATE_UP, in_turn = c->architecture->experts_in_turn;
         out->first = expert * (both ? 2 : 1) * rows + (in_turn ? is_up : is_up * rows);
@@ -241,11 +262,47 @@ static rn_status add_blocks(assembly *a) {
     return add_in_turn(a, RN_TEXT_EXPERTS_DOWN_BIAS, down_alone, 1, RN_ROWS_WHOLE);
 }
 
+// ---- records ------------------------------------------------------------------------------------
+
+// An expert's matrices side by side, each a tensor of its own.
+static rn_status add_records(assembly *a) {
+    const rn_moe_config *m = &a->from->moe;
+    bool fused = a->to->architecture->gguf_gate_up;
+    for (uint32_t e = 0; e < m->experts; e++)
+        for (rn_text_part_id p = RN_TEXT_EXPERT_GATE; p <= RN_TEXT_EXPERT_DOWN; p++) {
+            bool both = fused && p == RN_TEXT_EXPERT_GATE, down = p == RN_TEXT_EXPERT_DOWN;
+            uint64_t dims[] = {down   ? a->from->dim
+                               : both ? 2 * (uint64_t)m->ffn
+                                      : m->ffn,
+                               down ? m->ffn : a->from->dim};
+            char name[NAME_BYTES], packed[NAME_BYTES], own[NAME_BYTES];
+            rn_converted_rows *rows;
+            rn_assembled_tensor *item;
+            if (fused && p == RN_TEXT_EXPERT_UP) continue;
+            RN_TRY(new_rows(a, 2, &rows));
+            RN_TRY(find_expert(a, p, e, &rows[0]));
+            if (both) RN_TRY(find_expert(a, RN_TEXT_EXPERT_UP, e, &rows[1]));
+            rn_text_weight_name(a->to, both ? RN_TEXT_EXPERTS_GATE_UP : p, a->layer, "weight", name,
+                                sizeof name);
+            if (!rn_text_packed_name(name, packed, sizeof packed) ||
+                !rn_expert_tensor(packed, e, own, sizeof own))
+                return rn_fail(RN_UNSUPPORTED, "the name '%s' is too long", name);
+            RN_TRY(add(a, own, dims, 2, rows, both ? join(rows, 2) : 1, &item));
+            item->is_record = true;
+        }
+    return RN_OK;
+}
+
 // ---- a layer ------------------------------------------------------------------------------------
 
 static rn_status add_experts(assembly *a) {
     const rn_text_architecture *arch = a->to->architecture;
     bool fused = is_gguf(a->to) ? arch->gguf_gate_up : arch->json_gate_up;
+    bool apart = arch->experts_in_turn && !is_gguf(a->from); // biases
+    if (a->packed) {
+        RN_TRY(add_records(a));
+        return apart ? add_biases_to_gguf(a) : RN_OK;
+    }
     if (!is_gguf(a->to) && arch->experts_in_turn) return add_blocks(a);
     if (fused) {
         RN_TRY(add_stack(a, RN_TEXT_EXPERTS_GATE_UP, gate_up, 2));
@@ -254,7 +311,7 @@ static rn_status add_experts(assembly *a) {
     }
     for (rn_text_part_id p = RN_TEXT_EXPERT_GATE; p <= RN_TEXT_EXPERT_DOWN; p++)
         RN_TRY(is_gguf(a->to) ? add_stack(a, p, &p, 1) : add_one_by_one(a, p));
-    return arch->experts_in_turn ? add_biases_to_gguf(a) : RN_OK;
+    return apart ? add_biases_to_gguf(a) : RN_OK;
 }
 
 // Keys and values of all heads: apart in GGUF, keys transposed; head by head in one otherwise.
@@ -351,7 +408,7 @@ static rn_status add_form(assembly *a, rn_converted_tensor *as, size_t index) {
 
 static size_t count_most(const assembly *a, const rn_converted_tensor *tensors) {
     enum { MOST_OF_LAYER = 8, MATRICES = 3 };
-    bool one_by_one = !is_gguf(a->to) && !a->to->architecture->json_gate_up;
+    bool one_by_one = a->packed || (!is_gguf(a->to) && !a->to->architecture->json_gate_up);
     size_t experts = one_by_one ? MATRICES * (size_t)a->from->moe.experts : 0, forms = 0;
     for (size_t i = 0; i < rn_checkpoint_count(a->source); i++)
         forms += tensors[i].form != NULL;
@@ -359,10 +416,11 @@ static size_t count_most(const assembly *a, const rn_converted_tensor *tensors) 
 }
 
 rn_status rn_text_assemble(const rn_checkpoint *source, const rn_checkpoint *model,
-                           const rn_llama_config *from, const rn_llama_config *to, rn_arena *arena,
-                           rn_converted_tensor *tensors, const rn_assembled_tensor **out,
-                           size_t *out_count) {
-    assembly a = {.source = source, .model = model, .from = from, .to = to, .arena = arena};
+                           const rn_llama_config *from, const rn_llama_config *to, bool packed,
+                           rn_arena *arena, rn_converted_tensor *tensors,
+                           const rn_assembled_tensor **out, size_t *out_count) {
+    assembly a = {
+        .source = source, .model = model, .from = from, .to = to, .arena = arena, .packed = packed};
     void *block;
     a.capacity = count_most(&a, tensors);
     RN_TRY(rn_arena_array(arena, a.capacity, sizeof *a.items, &block));
@@ -370,7 +428,7 @@ rn_status rn_text_assemble(const rn_checkpoint *source, const rn_checkpoint *mod
     for (size_t i = 0; i < rn_checkpoint_count(source); i++)
         if (tensors[i].form) RN_TRY(add_form(&a, &tensors[i], i));
     for (; a.layer < from->layers; a.layer++) {
-        if (from->latent.kv_rank) RN_TRY(add_latent(&a));
+        if (from->latent.kv_rank && from->naming != to->naming) RN_TRY(add_latent(&a));
         if (from->moe.experts && a.layer >= from->moe.dense_layers) RN_TRY(add_experts(&a));
     }
     *out = a.items;
