@@ -6,6 +6,7 @@
 #include "io/json_read.h"
 #include "memory/account.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #define FROM RN_HOST_IO
@@ -171,7 +172,56 @@ static rn_status end_call(rn_tool_reader *r, size_t bytes, size_t mark_bytes, rn
     return RN_OK;
 }
 
+// Small models forget the marks: the whole answer is a call, often between fences.
+//
+//     ```json
+//     {"name": "f", "arguments": {...}}
+//     ```
+//
+// NO and YES as soon as that is certain, so that other text is not held for long.
+typedef enum verdict { NO, MAYBE, YES } verdict;
+
+static verdict match(rn_str *text, const char *wanted) {
+    size_t all = strlen(wanted), bytes = rn_min_u64(text->bytes, all);
+    if (memcmp(text->data, wanted, bytes) != 0) return NO;
+    *text = (rn_str){text->data + bytes, text->bytes - bytes};
+    return bytes == all ? YES : MAYBE;
+}
+
+static rn_str behind_fence(rn_str text) {
+    while (text.bytes && (islower((unsigned char)text.data[0]) || text.data[0] == '_')) {
+        text.data++;
+        text.bytes--;
+    }
+    return trim(text);
+}
+
+static verdict is_bare_call(rn_str held) {
+    rn_str text = trim(held);
+    if (text.bytes && text.data[0] == '`') {
+        verdict fence = match(&text, "```");
+        if (fence != YES) return fence;
+        text = behind_fence(text);
+    }
+    verdict object = match(&text, "{");
+    text = trim(text);
+    return object == YES ? match(&text, "\"name\"") : object;
+}
+
+static rn_str without_fences(rn_str held) {
+    rn_str text = trim(held);
+    if (match(&text, "```") != YES) return text;
+    if (rn_str_ends(text, RN_STR("```"))) text.bytes -= 3;
+    return behind_fence(text);
+}
+
 static rn_status read_hermes(rn_tool_reader *r, rn_tool_sink sink) {
+    if (!r->decided) {
+        verdict bare = is_bare_call((rn_str){r->held.data, r->held.bytes});
+        r->bare = bare == YES;
+        r->decided = bare != MAYBE;
+    }
+    if (!r->decided || r->bare) return RN_OK;
     for (;;) {
         rn_str held = {r->held.data, r->held.bytes};
         rn_str mark = r->inside ? hermes_end : hermes_begin;
@@ -203,7 +253,7 @@ static rn_status read_whole(rn_tool_reader *r, rn_tool_sink sink) {
 static rn_status give_up(rn_tool_reader *r, rn_tool_sink sink) {
     if (r->inside && r->form == RN_TOOLS_HERMES) RN_TRY(sink.put_text(sink.self, hermes_begin));
     r->form = RN_TOOLS_NONE;
-    r->inside = false;
+    r->inside = r->bare = false;
     return release(r, r->held.bytes, sink);
 }
 
@@ -217,7 +267,9 @@ rn_status rn_tool_reader_put(rn_tool_reader *r, rn_str text, rn_tool_sink sink) 
 rn_status rn_tool_reader_end(rn_tool_reader *r, rn_tool_sink sink) {
     bool any = false;
     if (r->form == RN_TOOLS_HERMES && r->inside) return end_call(r, r->held.bytes, 0, sink);
-    if (r->inside) RN_TRY(put_calls(r, (rn_str){r->held.data, r->held.bytes}, sink, &any));
+    rn_str held = {r->held.data, r->held.bytes};
+    if (r->inside || r->bare)
+        RN_TRY(put_calls(r, r->bare ? without_fences(held) : held, sink, &any));
     rn_str rest = {r->held.data, any ? 0 : r->held.bytes};
     if (r->calls) rest = trim(rest);
     return rest.bytes ? sink.put_text(sink.self, rest) : RN_OK;

@@ -2,7 +2,8 @@
 //
 // How a call is written depends on the model; its chat template tells which way:
 //
-//     HERMES   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>     Qwen, Hermes
+//     HERMES   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>     Qwen, Hermes;
+//              or the object alone as the whole answer, also between ``` fences: small models
 //     LLAMA    {"name": "f", "parameters": {...}}      the whole answer         Llama 3.1
 //     MISTRAL  [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...]             Mistral, Ministral
 //
@@ -36,7 +37,8 @@ typedef struct rn_tool_sink {
 typedef struct rn_tool_reader {
     rn_tool_form form;
     bool inside;  // of a call; else what is held may be the beginning of one
-    bool decided; // LLAMA, MISTRAL: whether the answer is one
+    bool decided; // LLAMA, MISTRAL: whether the answer is one; HERMES: whether it is a bare one
+    bool bare;    // HERMES: the whole answer seems to be a call without its marks
     uint32_t calls;
     rn_buffer held; // up to RN_TOOL_HELD_BYTES, taken at once
 } rn_tool_reader;

@@ -86,6 +86,26 @@ static void what_is_no_call_stays_text(void **state) {
     expect(RN_TOOLS_MISTRAL, false, "[1, 2]", "[1, 2]");
 }
 
+static void a_whole_answer_without_marks(void **state) {
+    (void)state;
+    expect(RN_TOOLS_HERMES, false, "{\"name\": \"f\", \"arguments\": {\"a\": 1}}",
+           "|f({\"a\": 1})|");
+    expect(RN_TOOLS_HERMES, false,
+           "```json\n{\n  \"name\": \"f\",\n  \"arguments\": {\"a\": 1}\n}\n```\n",
+           "|f({\"a\": 1})|");
+    expect(RN_TOOLS_HERMES, false,
+           " ```\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {}}```",
+           "|f({})||g({})|");
+    // Code, other objects, and calls that somebody talks about are text.
+    expect(RN_TOOLS_HERMES, false, "```c\nint a;\n```", "```c\nint a;\n```");
+    expect(RN_TOOLS_HERMES, false, "```json\n{\"a\": 1}\n```", "```json\n{\"a\": 1}\n```");
+    expect(RN_TOOLS_HERMES, false, "{\"name\": \"Ada\"}", "{\"name\": \"Ada\"}");
+    expect(RN_TOOLS_HERMES, false, "``", "``");
+    expect(RN_TOOLS_HERMES, false,
+           "```json\n{\"name\": \"f\", \"arguments\": {}}\n```\nThat was it.",
+           "```json\n{\"name\": \"f\", \"arguments\": {}}\n```\nThat was it.");
+}
+
 static void whole_answers_that_are_calls(void **state) {
     (void)state;
     expect(RN_TOOLS_LLAMA, false, " {\"name\": \"f\", \"parameters\": {\"a\": 1}}",
@@ -129,6 +149,7 @@ int main(void) {
         cmocka_unit_test(a_template_says_how_its_model_calls),
         cmocka_unit_test(calls_between_marks),
         cmocka_unit_test(what_is_no_call_stays_text),
+        cmocka_unit_test(a_whole_answer_without_marks),
         cmocka_unit_test(whole_answers_that_are_calls),
         cmocka_unit_test(a_call_without_end_becomes_text),
     };
