@@ -3,6 +3,7 @@
 // there.
 #include "server/http_parts.h"
 #include "server/look.h"
+#include "server/request_reader.h"
 
 #include "base/map.h"
 #include "base/str.h"
@@ -132,13 +133,27 @@ static bool read_request(rn_client *client, rn_request *out, rn_problem *out_pro
 }
 
 // Once a name, and in all not more often than there are bits.
-static void warn_of_unknown(rn_server *server, const char *name) {
-    uint64_t hash = rn_hash(name, strlen(name), 0), bit = (uint64_t)1 << hash % 64;
+static bool is_new(rn_server *server, rn_str name) {
+    uint64_t hash = rn_hash(name.data, name.bytes, 0), bit = (uint64_t)1 << hash % 64;
     _Atomic uint64_t *word =
         &server->told[hash / 64 % (sizeof server->told / sizeof *server->told)];
-    if (!name[0] || (atomic_fetch_or(word, bit) & bit)) return;
-    rn_log(RN_LOG_WARNING, "http", "requests have a field '%s', which nobody knows here: ignored",
-           name);
+    return !(atomic_fetch_or(word, bit) & bit);
+}
+
+static void warn_of_unknown(const rn_client *client, const rn_request *request) {
+    rn_server *server = client->http->server;
+    rn_str served = rn_str_from(rn_engine_model_name(client->engine));
+    bool other = request->model.bytes && !request->adapter &&
+                 !rn_str_equal(request->model, served) &&
+                 !rn_model_name_answers(served, request->model);
+    if (request->unknown[0] && is_new(server, rn_str_from(request->unknown)))
+        rn_log(RN_LOG_WARNING, "http",
+               "requests have a field '%s', which nobody knows here: ignored", request->unknown);
+    if (other && is_new(server, request->model))
+        rn_log(RN_LOG_WARNING, "http",
+               "requests ask for a model '%s', which is not here: '%.200s' answers (--strict-model "
+               "refuses them)",
+               rn_request_show(request->model).text, served.data);
 }
 
 static bool make_job(rn_client *client, rn_problem *out_problem) {
@@ -150,7 +165,7 @@ static bool make_job(rn_client *client, rn_problem *out_problem) {
         client->memory_bytes = bytes;
         return false;
     }
-    warn_of_unknown(client->http->server, request.unknown);
+    warn_of_unknown(client, &request);
     if (rn_job_create(&request, memory, bytes, client->who, wake, client, &client->job) == RN_OK) {
         bool apart = client->http->server->options.prefix_cache == RN_PREFIX_CACHE_KEY;
         client->job->owner = apart ? client->key : 0;

@@ -78,7 +78,7 @@ static bool check_model(rn_request *request, const rn_request_limits *limits, rn
         request->adapter = i + 1;
         return true;
     }
-    if (!limits->strict_model) return true;
+    if (!limits->strict_model || rn_model_name_answers(limits->model, request->model)) return true;
     return rn_problem_set(
         problem, 404, "model_not_found", "model", "there is no model '%s': this server has '%s'",
         rn_request_show(request->model).text, rn_request_show(limits->model).text);

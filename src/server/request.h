@@ -114,7 +114,8 @@ typedef struct rn_request_limits {
     uint32_t dimensions;              // of an embedding
     bool has_chat;                    // there is a template for conversations
     uint32_t image_multiple;          // of which sides of pictures must be
-    bool strict_model; // any other name is 404 "model_not_found"; else it is the model served
+    bool strict_model; // a name of another model is 404 "model_not_found"; else it is the model
+                       // served
 } rn_request_limits;
 
 // A request for embeddings or scores, whoever's API it is of.
@@ -143,6 +144,9 @@ void rn_request_free(rn_request *request);
 // The value of "model", where the body is JSON so far and has one of fewer bytes; Ollama's tag
 // ":latest" is left out. Takes memory for a while, no more than the body has.
 bool rn_request_find_model(rn_str body, char *out, size_t bytes);
+// Whether a name that is not `served` itself means it all the same, whatever its case: without what
+// is behind ':' or with ":latest", without "-instruct", "-it" or "-chat", behind "organisation/".
+bool rn_model_name_answers(rn_str served, rn_str wanted);
 
 // The schema of a call of one of the tools (of `name`, where it is given), or of a list of calls,
 // appended to *out; `arguments` is what the model calls them. RN_INVALID: there is none of that

@@ -14,6 +14,9 @@ static bool is_called(rn_engine *engine, rn_str name) {
 rn_engine *rn_server_find(rn_server *server, rn_str name) {
     for (uint32_t i = 0; i < server->engine_count; i++)
         if (is_called(server->engines[i], name)) return server->engines[i];
+    for (uint32_t i = 0; i < server->engine_count; i++)
+        if (rn_model_name_answers(rn_str_from(rn_engine_model_name(server->engines[i])), name))
+            return server->engines[i];
     return NULL;
 }
 

@@ -458,9 +458,26 @@ static void another_model_is_not_found_where_names_are_strict(void **state) {
     accept_and_free(RN_REQUEST_COMPLETION, with("\"model\": \"gpt-4\""));
     limits.strict_model = true;
     accept_and_free(RN_REQUEST_COMPLETION, with("\"model\": \"tiny\""));
+    accept_and_free(RN_REQUEST_COMPLETION, with("\"model\": \"Tiny:latest\""));
     refuse(RN_REQUEST_COMPLETION, with("\"model\": \"gpt-4\""), "model_not_found", "model");
     refuse(RN_REQUEST_COMPLETION, with("\"model\": \"\""), "model_not_found", "model");
     limits.strict_model = false;
+}
+
+static void a_model_answers_to_shorter_names(void **state) {
+    (void)state;
+    rn_str served = RN_STR("qwen2.5-coder-1.5b-instruct:q4_k_m");
+    static const char *const good[] = {"qwen2.5-coder-1.5b", "Qwen2.5-Coder-1.5B-Instruct",
+                                       "qwen2.5-coder-1.5b:latest", "qwen2.5-coder-1.5b:Q4_K_M",
+                                       "Qwen/Qwen2.5-Coder-1.5B"};
+    static const char *const bad[] = {"",      "qwen2.5", "qwen2.5-coder-1.5b:q8_0",
+                                      "Qwen/", ":q4_k_m", "qwen2.5-coder-1.5b-instruct-x",
+                                      "/",     "coder",   "qwen2.5-coder-1.5b-instruct:q4"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(rn_model_name_answers(served, rn_str_from(good[i])));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(rn_model_name_answers(served, rn_str_from(bad[i])));
+    assert_true(rn_model_name_answers(RN_STR("tiny"), RN_STR("any/TINY")));
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -582,6 +599,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_done_is_refused_by_name),
         cmocka_unit_test(messages_are_checked_one_by_one),
         cmocka_unit_test(another_model_is_not_found_where_names_are_strict),
+        cmocka_unit_test(a_model_answers_to_shorter_names),
         cmocka_unit_test(hostile_bodies_stay_within_their_memory),
         cmocka_unit_test(tokens_and_text_together_stay_within_their_memory),
         cmocka_unit_test(no_memory_is_no_fault_of_the_request),
