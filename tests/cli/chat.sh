@@ -66,8 +66,10 @@ say('"""two', b'. ')
 assert 'tokens] > ' in say('lines"""')
 assert 'saved 4 messages' in say('/save saved.json')
 assert "give it a file's name" in say('/save')
-say('/clear')
-say('/system You are kind.')
+heard = say('/clear').partition('(a new conversation)') # and the mark knows
+assert heard[1] and 'tokens]' not in heard[2], heard
+assert 'without a system message' in say('/system')
+assert 'tokens]' not in say('/system You are kind.')
 say('"""/bye"""')
 assert 'saved 3 messages' in say('/save again.json')
 say('/bye', b'no mark')
@@ -101,6 +103,21 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 PYTHON
 sed -i s/"'form'"/"os.environ.get('FORM', 'form')"/ talk.py strict.py
 FORM=strict expect 0 python3 strict.py "$ration" 80 xterm -n 4 -q
+
+# ---- what is typed during an answer is not shown in it
+cat talk.py - > ahead.py << 'PYTHON'
+hear(b'> ')
+os.write(terminal, b'Once upon\r')
+begun = b''                      # some of the answer is there
+while not begun.partition(b'\x1b[?2004l')[2]: begun += os.read(terminal, 4096)
+os.write(terminal, b'/nope\r')
+heard = ''
+while 'no command /nope' not in heard: heard += hear(b'> ')
+assert heard.index('/nope') > heard.index('tokens] > '), heard
+say('/bye', b'no mark')
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+PYTHON
+expect 0 python3 ahead.py "$ration" 80 xterm -n 100 -q
 
 # ---- keys: older lines, a cursor that moves, a pasted text; a terminal of 20 columns
 cat talk.py - > keys.py << 'PYTHON'

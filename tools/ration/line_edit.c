@@ -70,6 +70,18 @@ static bool enter_raw(struct termios *before) {
     return tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
 }
 
+void hide_typing(line_editor *editor) {
+    if (editor->hidden || tcgetattr(STDIN_FILENO, &editor->shown) != 0) return;
+    struct termios silent = editor->shown;
+    silent.c_lflag &= ~(tcflag_t)ECHO;
+    editor->hidden = tcsetattr(STDIN_FILENO, TCSADRAIN, &silent) == 0;
+}
+
+void show_typing(line_editor *editor) {
+    if (editor->hidden) (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &editor->shown);
+    editor->hidden = false;
+}
+
 // ---- characters ---------------------------------------------------------------------------------
 
 static uint32_t decode(const char *text, size_t bytes) {

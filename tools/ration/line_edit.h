@@ -9,6 +9,8 @@
 
 #include "run.h"
 
+#include <termios.h>
+
 enum { LINE_HISTORY = 500, LINE_AHEAD = 4096 };
 
 typedef struct line_editor {
@@ -21,6 +23,8 @@ typedef struct line_editor {
     bool warned;      // Ctrl-C was pressed on an empty line
     bool nested;      // the line is one of a text's several: Ctrl-C ends all of it ...
     bool broken;      // ... and has
+    bool hidden;      // see hide_typing
+    struct termios shown;
 } line_editor;
 
 // Whether lines can be edited: both ends are a terminal that knows how to move its cursor.
@@ -32,6 +36,9 @@ bool can_edit_lines(void);
 rn_status edit_line(line_editor *editor, const char *mark, text_buffer *out, bool *out_more);
 // A line to come back to with the arrow keys; the same one twice is kept once.
 rn_status remember_line(line_editor *editor, const text_buffer *line);
+// What is typed from here on is not shown among what others write; the next line begins with it.
+void hide_typing(line_editor *editor);
+void show_typing(line_editor *editor);
 void free_line_editor(line_editor *editor);
 // Columns of the terminal; 80 where nobody knows.
 unsigned terminal_columns(void);

@@ -124,7 +124,10 @@ static rn_status reply(chat *c) {
     size_t known = rewind_to_known(c);
     c->said.bytes = 0;
     rn_sink sink = {c, put_answer};
-    RN_TRY(speak(c->r, c->tokens.ids + known, c->tokens.count - known, sink, &a));
+    if (c->edits) hide_typing(&c->editor);
+    rn_status s = speak(c->r, c->tokens.ids + known, c->tokens.count - known, sink, &a);
+    show_typing(&c->editor);
+    if (s != RN_OK) return s;
     tell_end(c, &a);
     tell_dropped(c);
     forget_interrupt();
@@ -175,13 +178,42 @@ static rn_status save(const chat *c, const char *path) {
     return s;
 }
 
-static const char help[] =
-    "/system TEXT   begin anew with another system message (none without TEXT)\n"
-    "/clear         forget the conversation, but for the system message\n"
-    "/save FILE     write the conversation as a line of JSON\n"
-    "/bye           end (so does Ctrl-D); Ctrl-C stops an answer, or empties the line\n"
-    "\"\"\"            before and behind a text of several lines (Alt-Enter and pasting do, too)\n"
-    "arrow keys     move in the line, and to earlier ones\n";
+static const struct {
+    const char *key, *text;
+} help[] = {
+    {"/system TEXT", "begin anew with another system message (none without TEXT)"},
+    {"/clear", "forget the conversation, but for the system message"},
+    {"/save FILE", "write the conversation as a line of JSON"},
+    {"/bye", "end (so does Ctrl-D); Ctrl-C stops an answer, or empties the line"},
+    {"\"\"\"", "before and behind a text of several lines (or Alt-Enter, or paste)"},
+    {"arrow keys", "move in the line, and to earlier ones"},
+};
+
+// `text` in lines of `columns`, broken at blanks, each behind `indent` blanks but the first.
+static void write_wrapped(const char *text, size_t indent, size_t columns) {
+    while (*text) {
+        size_t most = columns > indent + 1 ? columns - indent - 1 : 1;
+        size_t bytes = strlen(text) <= most ? strlen(text) : most;
+        if (text[bytes])
+            while (bytes > 0 && text[bytes] != ' ')
+                bytes--;
+        if (bytes == 0) bytes = strcspn(text, " "); // a word that is wider
+        fprintf(stderr, "%.*s\n", (int)bytes, text);
+        text += bytes + strspn(text + bytes, " ");
+        if (*text) fprintf(stderr, "%*s", (int)indent, "");
+    }
+}
+
+// What a key does stands beside it, on narrow terminals below it.
+static void write_help(void) {
+    enum { KEY_COLUMNS = 15, NARROW = 50 };
+    size_t columns = terminal_columns();
+    for (size_t i = 0; i < sizeof help / sizeof *help; i++) {
+        size_t indent = columns < NARROW ? 2 : KEY_COLUMNS;
+        fprintf(stderr, columns < NARROW ? "%s\n  " : "%-15s", help[i].key);
+        write_wrapped(help[i].text, indent, columns);
+    }
+}
 
 // What a command is called with; NULL: it is not this one.
 static const char *behind(const char *line, const char *name) {
@@ -195,16 +227,21 @@ static rn_status obey(chat *c, const char *line, bool *out_end) {
     const char *rest = NULL;
     *out_end = behind(line, "/bye") || behind(line, "/exit") || behind(line, "/quit");
     if (*out_end) return RN_OK;
-    if ((rest = behind(line, "/system"))) return set_system(c, rest);
+    if ((rest = behind(line, "/system"))) {
+        RN_TRY(set_system(c, rest));
+        fprintf(stderr, "(a new conversation%s)\n", *rest ? "" : ", without a system message");
+        return RN_OK;
+    }
     if (behind(line, "/clear")) {
         clear(c);
+        fprintf(stderr, "(a new conversation)\n");
         return RN_OK;
     }
     rn_status s = RN_OK;
     if ((rest = behind(line, "/save")))
         s = save(c, rest);
     else if (behind(line, "/help") || behind(line, "/?"))
-        fputs(help, stderr);
+        write_help();
     else
         s = rn_fail(RN_INVALID, "there is no command %.40s; /help lists them", line);
     if (s != RN_OK) fprintf(stderr, "%s\n", rn_last_error()->message);
@@ -220,7 +257,7 @@ static void write_mark(const chat *c, bool inside, char *out, size_t room) {
     (void)rn_sequence_tokens(c->r->sequence, &used);
     if (inside)
         snprintf(out, room, ". ");
-    else if (used == 0)
+    else if (used == 0 || c->count == c->has_system) // nothing is told yet
         snprintf(out, room, "> ");
     else if (terminal_columns() < NARROW)
         snprintf(out, room, "[%zu%%] > ", 100 * used / context);
