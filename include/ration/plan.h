@@ -106,6 +106,9 @@ typedef struct rn_plan_options {
     const char *offload;      // these do not, but for those to be kept
     uint32_t resident_blocks; // at most so many keep weights; RN_NO_BLOCKS: none, 0: no limit
     uint64_t resident_bytes;  // of weights that stay, at most; 0: no limit
+    // Attention takes at most so many rows of queries at once (64, 8, 1 are built), where that
+    // needs less memory: the same bits. 0: the planner's choice, which slices where it must.
+    uint32_t slice_rows;
     // Of a training step, instead of the planner's own choice:
     uint32_t micro_batches;   // 0: its choice. RN_INVALID: the batch cannot be cut so (`exact`: any
                               // number that divides the batch, with the same bits)

@@ -399,6 +399,16 @@ static bool allows_point(const rn_planner *p, const rn_front *front, uint32_t po
     return p->options.recompute != RN_MOVE_ALWAYS || point + 1 == front->count;
 }
 
+// Slices that hold no more rows than was asked for; where none that saves anything is as fine, the
+// finest there is.
+static bool allows_slice(const rn_planner *p, const rn_binding *b, uint32_t slice) {
+    uint32_t finest = 0, most = p->options.slice_rows;
+    for (uint32_t s = 0; s < RN_PLAN_SLICES; s++)
+        if (b->slices[s]) finest = s;
+    bool fine = rn_plan_slices[slice] && rn_plan_slices[slice] <= most;
+    return b->slices[slice] && (!most || fine || slice == finest);
+}
+
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
     const rn_front *front = &p->fronts[micro];
     rn_binding *b, *pass;
@@ -412,7 +422,7 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
             v.bound_seconds = rn_planner_total(p, &v, seconds, b->update_seconds) +
                               passes * pass->total_seconds[slice];
             if (!allows_point(p, front, point)) continue;
-            for (v.cut = 0; b->slices[slice] && v.cut < p->cut_count; v.cut++)
+            for (v.cut = 0; allows_slice(p, b, slice) && v.cut < p->cut_count; v.cut++)
                 insert_shares(p, v);
         }
     return RN_OK;
@@ -538,7 +548,7 @@ static rn_status fill_planner(rn_planner *p) {
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
     for (uint32_t m = 0; m < p->micro_count; m++)
         RN_TRY(open_case(p, m, 0, 0));
-    RN_TRY(rn_constraints_check(&p->options, case_at(p, 0, 0, 0)));
+    RN_TRY(rn_constraints_check(&p->options, case_at(p, 0, 0, 0), p->rule.values));
     RN_TRY(list_cuts(p));
     RN_TRY(list_variants(p));
     return find_frugal(p);

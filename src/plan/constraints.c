@@ -57,11 +57,22 @@ static const char *find_match(const rn_case *c, rn_str pattern, bool *out_leaves
     return found;
 }
 
-static rn_status check_patterns(const rn_case *c, const char *patterns, bool offload) {
+// Whether another phase of the program has such a weight.
+static bool is_elsewhere(const rn_program_values *values, rn_str pattern) {
+    for (uint32_t i = 0; values && i < values->count; i++)
+        if (values->list[i].role == RN_ROLE_WEIGHT &&
+            rn_str_matches(rn_str_from(values->list[i].tensor), pattern))
+            return true;
+    return false;
+}
+
+static rn_status check_patterns(const rn_case *c, const rn_program_values *values,
+                                const char *patterns, bool offload) {
     rn_str pattern;
     while (next_pattern(&patterns, &pattern)) {
         bool leaves = false;
         const char *found = find_match(c, pattern, &leaves);
+        if (!found && is_elsewhere(values, pattern)) continue;
         if (!found)
             return rn_hint(rn_fail(RN_INVALID, "no weight is called '%.*s'", RN_STR_ARG(pattern)),
                            "'*' is any run of characters, '?' any one; ration inspect lists names");
@@ -72,9 +83,10 @@ static rn_status check_patterns(const rn_case *c, const char *patterns, bool off
     return RN_OK;
 }
 
-rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c) {
-    RN_TRY(check_patterns(c, options->keep, false));
-    return check_patterns(c, options->offload, true);
+rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c,
+                               const rn_program_values *values) {
+    RN_TRY(check_patterns(c, values, options->keep, false));
+    return check_patterns(c, values, options->offload, true);
 }
 
 // ---- limits -------------------------------------------------------------------------------------

@@ -422,8 +422,10 @@ RN_MUST_USE rn_status rn_planner_open_decode(rn_planner *planner, const rn_varia
 // ---- constraints (constraints.c)
 // --------------------------------------------------------------------------
 
-// RN_INVALID: a pattern that fits no weight, or to be offloaded only such as cannot leave.
-RN_MUST_USE rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c);
+// RN_INVALID: a pattern that fits no weight, of the graph or of the program that it is a phase of
+// (values; or NULL), or to be offloaded only such as cannot leave.
+RN_MUST_USE rn_status rn_constraints_check(const rn_plan_options *options, const rn_case *c,
+                                           const rn_program_values *values);
 // Puts what must not stay behind the others.
 void rn_constraints_sort(const rn_group_table *groups, rn_level *level);
 // Sets `choices`, from the sums, for slots of at most `largest` bytes.

@@ -16,6 +16,7 @@ typedef struct rn_plan_liveness rn_plan_liveness;
 // A weight or state of some phases.
 typedef struct rn_program_value {
     const char *model, *name;
+    const char *tensor; // of a weight: its file's name for it, which constraints mean
     rn_role role;
     rn_dtype dtype;
     rn_shape shape;

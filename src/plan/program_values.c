@@ -110,7 +110,9 @@ static rn_status add(rn_arena *memory, rn_program_values *values, const rn_graph
                             .offset = RN_NO_OFFSET,
                             .layout = RN_LAYOUT_PLAIN};
     if (info->role == RN_ROLE_WEIGHT) new.purpose = RN_PURPOSE_WEIGHTS;
+    const char *tensor = rn_weight_tensor(info);
     RN_TRY(rn_arena_copy(memory, info->name, strlen(info->name), (void **)&new.name));
+    RN_TRY(rn_arena_copy(memory, tensor, strlen(tensor), (void **)&new.tensor));
     RN_TRY(rn_plan_value_bytes(graph, value, 1, RN_LAYOUT_PLAIN, &new.bytes));
     values->list[values->count++] = new;
     return RN_OK;

@@ -124,11 +124,17 @@ static rn_status open_encoders(rn_image_trainer *t, bool in_bands, encoders *e) 
 static rn_status make_program(rn_image_trainer *t, encoders *e, rn_program **out) {
     const rn_trainer_options *o = &t->options.trainer;
     const rn_device_caps *caps = o->device ? rn_device_get_caps(o->device) : rn_cpu_caps();
+    rn_plan_options plan = o->plan; // what it says of weights is of the denoiser's
+    plan.keep = plan.offload = NULL;
+    plan.resident_blocks = 0;
+    plan.resident_bytes = 0;
+    plan.micro_batches = 0;
+    plan.recompute = plan.host_states = plan.host_activations = RN_MOVE_AS_NEEDED;
     RN_TRY(open_encoders(t, false, e));
-    rn_status s = rn_program_make(e->phases, e->count, caps, &o->plan, out);
+    rn_status s = rn_program_make(e->phases, e->count, caps, &plan, out);
     if (s != RN_OVER_BUDGET) return s;
     RN_TRY(open_encoders(t, true, e));
-    return rn_program_make(e->phases, e->count, caps, &o->plan, out);
+    return rn_program_make(e->phases, e->count, caps, &plan, out);
 }
 
 rn_status rn_image_cache_plan(rn_image_trainer *t, rn_program **out) {

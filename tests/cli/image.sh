@@ -28,6 +28,13 @@ done
 expect 0 "${draw[@]}" -o c.png --json --audit
 says out '"family": "Stable Diffusion 1"' '"as_planned": true' '"name": "denoise"' '"ledger"' '"c.png"'
 
+# What shall stay and what shall not, by names of one phase's weights; attention in slices: the same bytes.
+expect 0 "${draw[@]}" -o n.png --resident-blocks 2 --offload 'up_blocks.*' --keep 'conv_in.*' --attention-slice 8
+says err 'read for every run'
+cmp -s a.png n.png || fail 'weights that do not stay draw another picture'
+expect 2 "${draw[@]}" -o n.png --offload 'no_such.*'
+says err "no weight is called 'no_such.*'"
+
 # Prompts that were encoded before need no text encoder; what is damaged in the folder is encoded anew.
 expect 0 "${draw[@]}" -o k.png --json --prompt-cache prompts
 says out '"cached_prompts": 0' '"name": "text"'

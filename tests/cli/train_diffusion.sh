@@ -132,6 +132,12 @@ for a, b, most in (('flux', 'qnf4', 0.2), ('flux', 'qint8', 0.02), ('xl', 'qxl',
     assert abs(first(b) / first(a) - 1) < most and first(b) != first(a), (a, b, first(a), first(b))
 PYTHON
 
+# Moves by name are taken (and change no bit with --exact); options that say nothing of pictures are refused.
+expect 0 "$ration" train "$models/xl" "${common[@]}" --out moved --rank 2 --exact --recompute all --resident-blocks 3 --offload 'up_blocks.*' --attention-slice 8
+cmp roomy/pytorch_lora_weights.safetensors moved/pytorch_lora_weights.safetensors || fail 'moves by name, other bytes'
+expect 3 "$ration" train "$models/xl" "${common[@]}" --out wrong --rank-pattern to_q=4
+says err '--rank-pattern is not built for image models'
+
 # What is wrong is named.
 cp -r "$models/xl" broken && rm -r broken/text_encoder_2
 expect 3 "$ration" train broken "${common[@]}" --out wrong

@@ -313,6 +313,40 @@ static void a_budget_changes_no_pixel(void **state) {
     }
 }
 
+// SDXLMemoryConfig's fields as options of the plan: fewer weights stay, by number and by name (of
+// one phase's network), attention in slices; the same pixels.
+static void options_of_memory_change_no_pixel(void **state) {
+    static const rn_plan_options options[] = {{.resident_blocks = RN_NO_BLOCKS},
+                                              {.resident_blocks = 2},
+                                              {.offload = "up_blocks.*", .keep = "conv_in.*"},
+                                              {.slice_rows = 8},
+                                              {.slice_rows = 1}};
+    rn_diffusion *model;
+    rn_painter *painter;
+    rn_image all = {0}, some = {0};
+    rn_drawing drawing = common;
+    (void)state;
+    drawing.torch_noise = false;
+    assert_ok(rn_diffusion_open("tests/golden/image/xl", NULL, &model));
+    draw(model, &drawing, 0, &painter, &all);
+    uint64_t roomy = rn_program_get_summary(rn_painter_program(painter))->planned_bytes;
+    rn_painter_destroy(painter);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        rn_painter_options with = {.plan = options[i]};
+        assert_ok(rn_painter_create(model, &drawing, &with, &painter));
+        uint64_t planned = rn_program_get_summary(rn_painter_program(painter))->planned_bytes;
+        assert_true(i < 3 ? planned < roomy : planned <= roomy);
+        assert_ok(rn_painter_draw(painter, &some));
+        assert_memory_equal(all.pixels, some.pixels, 48 * 32 * 3);
+        rn_image_free(&some);
+        rn_painter_destroy(painter);
+    }
+    rn_painter_options wrong = {.plan = {.offload = "no_such_weight.*"}};
+    assert_fails(RN_INVALID, rn_painter_create(model, &drawing, &wrong, &painter));
+    rn_image_free(&all);
+    rn_diffusion_close(model);
+}
+
 // A picture of several bands: whole, in bands where that needs less, and streamed.
 static void large_pictures_are_the_same_in_bands(void **state) {
     (void)state;
@@ -349,6 +383,7 @@ int main(void) {
         cmocka_unit_test(pictures_begin_with_others),
         cmocka_unit_test(adapters_of_every_naming_draw_the_same),
         cmocka_unit_test(a_budget_changes_no_pixel),
+        cmocka_unit_test(options_of_memory_change_no_pixel),
         cmocka_unit_test(large_pictures_are_the_same_in_bands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// constraints.c — --keep, --offload, --resident-blocks: what shall stay on the device, for plan and
-// run.
+// constraints.c — --keep, --offload, --resident-blocks, --attention-slice: what shall stay on the
+// device, for plan and run; moves of a training step.
 #include "run.h"
 
 #include <stdio.h>
@@ -25,6 +25,25 @@ rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_pla
         return rn_fail(RN_INVALID, "--resident-blocks %llu is too large",
                        (unsigned long long)blocks);
     out->resident_blocks = (uint32_t)blocks;
+    uint64_t rows = rn_settings_count(in->settings, "attention-slice");
+    if (rows > UINT32_MAX)
+        return rn_fail(RN_INVALID, "--attention-slice %llu is too large", (unsigned long long)rows);
+    out->slice_rows = (uint32_t)rows;
     RN_TRY(join_items(in, "keep", texts->keep, sizeof texts->keep, &out->keep));
     return join_items(in, "offload", texts->offload, sizeof texts->offload, &out->offload);
+}
+
+static rn_move read_move(const invocation *in, const char *option) {
+    const char *which = rn_settings_text(in->settings, option);
+    return strcmp(which, "all") == 0    ? RN_MOVE_ALWAYS
+           : strcmp(which, "none") == 0 ? RN_MOVE_NEVER
+                                        : RN_MOVE_AS_NEEDED;
+}
+
+rn_status read_moves(const invocation *in, constraint_texts *texts, rn_plan_options *out) {
+    out->micro_batches = (uint32_t)rn_settings_count(in->settings, "micro-batches");
+    out->recompute = read_move(in, "recompute");
+    out->host_states = read_move(in, "host-states");
+    out->host_activations = read_move(in, "host-activations");
+    return read_constraints(in, texts, out);
 }

@@ -70,6 +70,8 @@ rn_status read_embedding_form(const invocation *in, rn_embedding_form *out);
 rn_speculation read_speculation(const invocation *in);
 // What shall stay on the device; `out` borrows from `texts`.
 rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
+// The same, and moves of a training step that are asked for, whatever the budget.
+rn_status read_moves(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // "path" or "path:scale".
 // --vae, --text-encoder, --tokenizer, --lora and so on of an image model.
 rn_status read_image_parts(const invocation *in, rn_diffusion_adapter *adapters,

@@ -165,22 +165,6 @@ static rn_status read_patterns(training *t) {
     return RN_OK;
 }
 
-static rn_move read_move(const training *t, const char *option) {
-    const char *which = train_text(t, option);
-    return strcmp(which, "all") == 0    ? RN_MOVE_ALWAYS
-           : strcmp(which, "none") == 0 ? RN_MOVE_NEVER
-                                        : RN_MOVE_AS_NEEDED;
-}
-
-// Moves that are asked for, whatever the budget.
-static rn_status read_moves(training *t, rn_plan_options *plan) {
-    plan->micro_batches = (uint32_t)train_count(t, "micro-batches");
-    plan->recompute = read_move(t, "recompute");
-    plan->host_states = read_move(t, "host-states");
-    plan->host_activations = read_move(t, "host-activations");
-    return read_constraints(t->in, &t->constraints, plan);
-}
-
 // Without an evaluation where nothing is set apart.
 static rn_status read_options(training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
@@ -209,7 +193,7 @@ static rn_status read_options(training *t, rn_trainer_options *o, rn_lora_option
     if (strcmp(train_text(t, "accumulate"), "bf16") == 0) o->gradients = RN_DTYPE_BF16;
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
-    RN_TRY(read_moves(t, &o->plan));
+    RN_TRY(read_moves(t->in, &t->constraints, &o->plan));
     return rn_plan_options_for(t->device, &t->budget.device, &o->plan);
 }
 

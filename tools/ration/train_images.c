@@ -27,6 +27,7 @@ typedef struct image_training {
     rn_ladder *ladder;
     rn_device *device;
     host_budget budget;
+    constraint_texts constraints;
     rn_image_trainer *trainer;
     rn_program *cache, *program; // plans
     rn_train_log *log;
@@ -216,7 +217,7 @@ static rn_status read_options(image_training *t, rn_image_train_options *o) {
     read_parts(t, o);
     use_budget(&t->budget, &o->trainer.plan);
     o->trainer.plan.exact = is_set(t, "exact");
-    o->trainer.plan.micro_batches = (uint32_t)count_of(t, "micro-batches");
+    RN_TRY(read_moves(t->in, &t->constraints, &o->trainer.plan));
     return rn_plan_options_for(t->device, &t->budget.device, &o->trainer.plan);
 }
 
@@ -396,6 +397,17 @@ static void name_run(image_training *t) {
     rn_trainer_set_run(rn_image_trainer_get(t->trainer), text);
 }
 
+// What says nothing of image models is not passed over in silence.
+static rn_status refuse_options_of_text(const image_training *t) {
+    static const char *const names[] = {"rank-pattern", "alpha-pattern",   "adapter-init", "merge",
+                                        "accumulate",   "train-dtype",     "length",       "long",
+                                        "unpacked",     "keep-checkpoints"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(rn_settings_origin(t->in->settings, names[i]), "--", 2) == 0)
+            return rn_fail(RN_UNSUPPORTED, "--%s is not built for image models", names[i]);
+    return RN_OK;
+}
+
 static rn_status open_all(image_training *t) {
     const char *base = text_of(t, "base");
     t->model = t->in->word_count ? t->in->words[0] : base;
@@ -412,6 +424,7 @@ static rn_status open_all(image_training *t) {
                        "name a folder: --out DIR");
     if (t->batch == 0 || t->batch > 1 << 12)
         return rn_fail(RN_INVALID, "batches of %u pictures are not possible", t->batch);
+    RN_TRY(refuse_options_of_text(t));
     RN_TRY(open_pictures(t));
     count_steps(t);
     return quantise_base(t);

@@ -239,6 +239,31 @@ static void attention_is_sliced_where_that_makes_it_fit(void **state) {
     assert_fails(RN_OVER_BUDGET, rn_plan_make(&recipe, &caps, &options, &plan));
 }
 
+static void attention_is_sliced_where_somebody_asks_for_it(void **state) {
+    (void)state;
+    static const uint32_t asked[] = {1000, 64, 63, 8, 3, 1}, taken[] = {64, 64, 8, 8, 1, 1};
+    static rn_kernel kernels[RN_OP_COUNT];
+    memcpy(kernels, paper_kernels(), sizeof kernels);
+    kernels[RN_OP_ATTENTION].workspace = sliced_workspace;
+    paper_model model = {write_attention};
+    rn_recipe recipe = paper_recipe(&model);
+    rn_device_caps caps = paper_caps();
+    rn_plan *plan;
+    caps.kernels = kernels;
+    for (int i = 0; i < 6; i++) {
+        rn_plan_options options = {.slice_rows = asked[i]};
+        assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+        assert_int_equal(plan->summary.slice_rows, taken[i]);
+        rn_plan_destroy(plan);
+    }
+    // A kernel that takes no workspace has nothing to slice.
+    caps.kernels = paper_kernels();
+    rn_plan_options options = {.slice_rows = 8};
+    assert_ok(rn_plan_make(&recipe, &caps, &options, &plan));
+    assert_int_equal(plan->summary.slice_rows, 0);
+    rn_plan_destroy(plan);
+}
+
 // ---- training -----------------------------------------------------------------------------------
 
 // As many in each layer; what is told is what the graph has more of.
@@ -612,6 +637,7 @@ int main(void) {
         cmocka_unit_test(a_run_costs_what_the_host_does_for_it),
         cmocka_unit_test(a_step_has_a_row_of_each_sequence),
         cmocka_unit_test(attention_is_sliced_where_that_makes_it_fit),
+        cmocka_unit_test(attention_is_sliced_where_somebody_asks_for_it),
         cmocka_unit_test(cheap_values_of_every_layer_are_computed_again),
         cmocka_unit_test(training_recomputes_blocks_and_cuts_the_batch_as_far_as_needed),
         cmocka_unit_test(exact_plans_are_cut_alike_at_every_budget),

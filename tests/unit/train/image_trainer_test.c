@@ -128,6 +128,25 @@ static void text_encoders_are_part_of_the_step(void **state) {
     }
 }
 
+// Moves that are asked for are taken by the denoiser's step, whatever the budget; the encoders,
+// whose weights have other names, are planned as ever.
+static void moves_are_taken_when_they_are_asked_for(void **state) {
+    rn_lora_options lora = {.rank = 2};
+    rn_image_train_options options = options_of(&lora, "", 0);
+    rn_program *cache = NULL, *step = NULL;
+    (void)state;
+    options.trainer.plan.recompute = RN_MOVE_ALWAYS;
+    options.trainer.plan.offload = "up_blocks.*";
+    assert_ok(rn_image_train_plan("tests/golden/image/xl", pictures, &options, &cache, &step));
+    const rn_plan_summary *s = rn_plan_get_summary(rn_program_plan(step, 0));
+    assert_true(s->recomputed_blocks > 0 && s->streamed_bytes > 0);
+    rn_program_destroy(cache);
+    rn_program_destroy(step);
+    options.trainer.plan.offload = "no_such_weight";
+    assert_fails(RN_INVALID,
+                 rn_image_train_plan("tests/golden/image/xl", pictures, &options, &cache, &step));
+}
+
 static void what_cannot_be_trained_is_named(void **state) {
     static const char *const wrong[] = {"nothing"};
     rn_lora_options lora = {.targets = wrong, .target_count = 1};
@@ -145,6 +164,7 @@ int main(void) {
         cmocka_unit_test(a_budget_changes_the_plan_and_no_bit),
         cmocka_unit_test(plans_show_every_phase),
         cmocka_unit_test(text_encoders_are_part_of_the_step),
+        cmocka_unit_test(moves_are_taken_when_they_are_asked_for),
         cmocka_unit_test(what_cannot_be_trained_is_named),
     };
     return cmocka_run_group_tests(tests, make_pictures, close_pictures);
