@@ -65,7 +65,7 @@ static rn_status open_file(rn_diffusion *m, const char *path, const rn_checkpoin
     if (m->file_count == RN_DIFFUSION_FILES) return rn_fail(RN_INTERNAL, "too many files");
     rn_checkpoint **file = &m->files[m->file_count];
     RN_TRY(rn_checkpoint_open(path, file));
-    snprintf(m->paths[m->file_count++], sizeof m->paths[0], "%s", path);
+    m->file_count++;
     *out = *file;
     return find_quantised(*file, path);
 }

@@ -27,7 +27,6 @@ struct rn_diffusion {
     rn_tokenizer *tokenizers[RN_TEXT_ENCODERS];
     rn_checkpoint *files[RN_DIFFUSION_FILES]; // that components borrow
     uint32_t file_count;
-    char paths[RN_DIFFUSION_FILES][256]; // where they lie, for the key of cached prompts
     rn_schedule_config schedule;
     bool may_be_drawn;   // a denoiser without weights is none to be refused
     const char *instead; // while it is opened: a folder in the place of the denoiser's; or NULL

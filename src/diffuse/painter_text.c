@@ -10,6 +10,8 @@
 #include "base/checked.h"
 #include "memory/account.h"
 
+#include <ration/device.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -112,10 +114,14 @@ static rn_prompt prompt_at(const reading *r, uint32_t i) {
                        r->pooled_dim};
 }
 
+static const char *target_of(const rn_painter *p) {
+    return p->options.session.device ? rn_device_target(p->options.session.device) : NULL;
+}
+
 // Whether all prompts are in the folder; then r has them.
 static bool find_cached(const rn_painter *p, const rn_image_component *files, reading *r) {
     for (uint32_t i = 0; i < r->count; i++) {
-        rn_prompt_key key = rn_prompt_key_of(files, r->tokens[i], r->length);
+        rn_prompt_key key = rn_prompt_key_of(files, target_of(p), r->tokens[i], r->length);
         rn_prompt prompt = prompt_at(r, i);
         if (!rn_prompt_load(p->drawing.cache, &key, &prompt)) return false;
     }
@@ -124,7 +130,7 @@ static bool find_cached(const rn_painter *p, const rn_image_component *files, re
 
 static rn_status keep(const rn_painter *p, const rn_image_component *files, const reading *r) {
     for (uint32_t i = 0; i < r->count; i++) {
-        rn_prompt_key key = rn_prompt_key_of(files, r->tokens[i], r->length);
+        rn_prompt_key key = rn_prompt_key_of(files, target_of(p), r->tokens[i], r->length);
         rn_prompt prompt = prompt_at(r, i);
         RN_TRY(rn_prompt_store(p->drawing.cache, &key, &prompt));
     }

@@ -59,13 +59,15 @@ static void add_sizes(rn_sha256 *hash, const rn_image_component *c) {
     rn_sha256_add(hash, sizes, sizeof sizes);
 }
 
-rn_prompt_key rn_prompt_key_of(const rn_image_component *encoder, const int32_t *tokens,
-                               uint32_t count) {
+rn_prompt_key rn_prompt_key_of(const rn_image_component *encoder, const char *target,
+                               const int32_t *tokens, uint32_t count) {
+    const char *device = target ? target : "cpu";
     rn_sha256 hash;
     uint8_t digest[RN_SHA256_BYTES];
     rn_prompt_key key = {0};
     rn_sha256_begin(&hash);
     rn_sha256_add(&hash, magic, sizeof magic);
+    rn_sha256_add(&hash, device, strcspn(device, ":"));
     rn_sha256_add(&hash, encoder->prefix, strlen(encoder->prefix) + 1);
     add_sizes(&hash, encoder);
     add_files(&hash, encoder->checkpoint);

@@ -1,6 +1,6 @@
 // prompt_cache.h — encoded prompts on disk, by the hash of all that they depend on: the encoder's
-// files and sizes, its adapters, the tokens. A drawing whose prompts are all there needs no text
-// encoder, neither in its plan nor in memory.
+// files and sizes, its adapters, the kind of device, whose bits they are, the tokens. A drawing
+// whose prompts are all there needs no text encoder, neither in its plan nor in memory.
 //
 //     FOLDER/0123...ef.prompt    magic, counts, hidden rows, pooled row, SHA-256 of the numbers
 //
@@ -21,8 +21,9 @@ typedef struct rn_prompt {
     uint64_t hidden_count, pooled_count;
 } rn_prompt;
 
-rn_prompt_key rn_prompt_key_of(const rn_image_component *encoder, const int32_t *tokens,
-                               uint32_t count);
+// target: of the device that encodes, "cuda:0"; NULL: the CPU.
+rn_prompt_key rn_prompt_key_of(const rn_image_component *encoder, const char *target,
+                               const int32_t *tokens, uint32_t count);
 // False: it is not there (or not whole, or cannot be read).
 bool rn_prompt_load(const char *folder, const rn_prompt_key *key, const rn_prompt *out);
 // The folder is made where it is missing (its parent must be there).

@@ -42,6 +42,9 @@ expect 0 "${draw[@]}" -o l.png --json --prompt-cache prompts
 says out '"cached_prompts": 2'
 ! grep -q '"name": "text"' out || fail 'the text encoder is planned'
 cmp -s a.png l.png || fail 'a cached prompt draws another picture'
+# Another kind of device has bits of its own.
+expect 0 "${draw[@]}" -o l.png --json --prompt-cache prompts --device sim
+says out '"cached_prompts": 0'
 for file in prompts/*.prompt; do printf 'x' | dd of="$file" bs=1 seek=100 conv=notrunc 2> /dev/null; done
 expect 0 "${draw[@]}" -o m.png --json --prompt-cache prompts
 says out '"cached_prompts": 0'

@@ -18,6 +18,8 @@ for i in range(4):
                                       chunk(b'IDAT', zlib.compress(lines)) + chunk(b'IEND', b''))
     open(f'data/{i}.txt', 'w').write(f'a red circle {i}')
 PYTHON
+# The pixels of two pictures of 32 x 32, behind what the files say: they name the adapters.
+same() { cmp <(tail -c 3000 "$1") <(tail -c 3000 "$2") > /dev/null; }
 common=(--objective diffusion --data data --size 32 --batch-size 2 --threads 2 --seed 5 --rate 0.01 --warmup 0 --log-every 1 --steps 2)
 
 # Every family: phases of both text encoders, planned = held, LoRA files that `ration image` draws with.
@@ -45,8 +47,9 @@ PYTHON
   for lora in '' "$family/pytorch_lora_weights.safetensors" "$family/lora_kohya.safetensors"; do
     expect 0 "$ration" image "$models/$family" -p 'a red circle' --size 32 --steps 1 --seed 3 --threads 2 ${lora:+--lora "$lora:50"} -o "p$(basename "$lora" .safetensors).png"
   done
-  cmp -s p.png ppytorch_lora_weights.png && fail "$family: the additions change nothing"
-  cmp ppytorch_lora_weights.png plora_kohya.png || fail "$family: the two files draw other pictures"
+  same p.png ppytorch_lora_weights.png && fail "$family: the additions change nothing"
+  same ppytorch_lora_weights.png plora_kohya.png || fail "$family: the two files draw other pictures"
+  mv p.png "p-$family.png"
 done
 
 # With CLIP's text encoders: they are no phase of the cache (T5 is), files name their modules, `ration image` draws with both files alike; at a
@@ -75,8 +78,9 @@ PYTHON
   for lora in pytorch_lora_weights lora_kohya; do
     expect 0 "$ration" image "$models/$family" -p 'a red circle' --size 32 --steps 1 --seed 3 --threads 2 --lora "$family-te/$lora.safetensors:50" -o "t$lora.png"
   done
-  cmp tpytorch_lora_weights.png tlora_kohya.png || fail "$family: the two files draw other pictures"
-  cmp -s p.png tlora_kohya.png && fail "$family: the additions change nothing"
+  same tpytorch_lora_weights.png tlora_kohya.png || fail "$family: the two files draw other pictures"
+  same "p-$family.png" tlora_kohya.png && fail "$family: the additions change nothing"
+  [ "$family" = flux ] || continue
   expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-ter" --steps 1 --schedule constant
   expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-ter" --schedule constant --resume
   expect 0 "$ration" train "$models/$family" "${with[@]}" --out "$family-tew" --schedule constant
