@@ -31,6 +31,9 @@ for page in ration ration-run ration-serve ration-pull; do
     [ -s "$share/man/man1/$page.1" ] || { echo "no man page $page"; exit 1; }
 done
 grep -q 'max.-gap' "$share/man/man1/ration-serve.1" || { echo 'a man page without its options'; exit 1; }
+head -1 "$share/man/man1/ration-run.1" | grep -q 'RATION\\-RUN' || { echo 'a man page without its heading'; exit 1; }
+[ "$(sed -n '/^\.SH OPTIONS/,$ { /^\.B/ { p; q } }' "$share/man/man1/ration-run.1" | grep -c prompt)" = 1 ] ||
+    { echo 'a man page begins with options that few look for'; exit 1; }
 if command -v man > /dev/null; then
     MANROFFSEQ='' man -l --warnings "$share/man/man1/ration-run.1" > "$folder/page" 2> "$folder/complaints" || true
     [ ! -s "$folder/complaints" ] || { cat "$folder/complaints"; exit 1; }

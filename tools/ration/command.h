@@ -69,6 +69,9 @@ extern const command run_command, embed_command, inspect_command, convert_comman
     completions_command, man_page_command, launch_command;
 extern const command *const all_commands[]; // in the order of --help
 extern const size_t all_command_count;
+// A command's options: those that most people look for, in that order, or all others.
+void each_option(const command *c, bool usual, void (*each)(void *self, const rn_option *option),
+                 void *self);
 
 // The file that argv[*at] names as --config FILE, --config=FILE, -c FILE or -cFILE, and *at on its
 // last word; NULL for anything else.

@@ -82,7 +82,8 @@ static void print_general_help(void) {
            "4 over budget, 5 device, 6 cancelled, 7 slower or larger than bench may be.\n");
 }
 
-static void print_option(const rn_option *option) {
+static void print_option(void *self, const rn_option *option) {
+    (void)self;
     char flags[64];
     int bytes = option->letter ? snprintf(flags, sizeof flags, "-%c, ", option->letter)
                                : snprintf(flags, sizeof flags, "    ");
@@ -112,18 +113,24 @@ static bool is_first(const rn_option *option) {
     return false;
 }
 
+void each_option(const command *c, bool usual, void (*each)(void *self, const rn_option *option),
+                 void *self) {
+    for (size_t i = 0; usual && i < FIRST_OPTIONS; i++) {
+        const rn_option *option =
+            rn_option_find((rn_str){first_options[i], strlen(first_options[i])});
+        if (option && rn_option_is_for(option, c->name)) each(self, option);
+    }
+    for (size_t i = 0; !usual && i < rn_option_count(); i++)
+        if (rn_option_is_for(rn_option_at(i), c->name) && !is_first(rn_option_at(i)))
+            each(self, rn_option_at(i));
+}
+
 static void print_help(const command *c) {
     printf("usage: ration %s\n\n%s\n\nexample:\n  %s\n\noptions:\n", c->usage,
            c->summary ? c->summary : "", c->example);
-    for (size_t i = 0; i < FIRST_OPTIONS; i++) {
-        const rn_option *option =
-            rn_option_find((rn_str){first_options[i], strlen(first_options[i])});
-        if (option && rn_option_is_for(option, c->name)) print_option(option);
-    }
+    each_option(c, true, print_option, NULL);
     printf("  -h, --help                   this text\n\n%s\n\nmore options:\n", c->about);
-    for (size_t i = 0; i < rn_option_count(); i++)
-        if (rn_option_is_for(rn_option_at(i), c->name) && !is_first(rn_option_at(i)))
-            print_option(rn_option_at(i));
+    each_option(c, false, print_option, NULL);
     printf(
         "\nEvery option may also be set as RATION_NAME in the environment, and those that ration\n"
         "config list shows in ration.toml.\n");

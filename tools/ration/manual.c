@@ -2,6 +2,7 @@
 // commands and the table of options.
 #include "command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static void put_section(FILE *out, const char *name, const char *text) {
     fputc('\n', out);
 }
 
-static void put_option(FILE *out, const rn_option *option) {
+static void put_option(void *self, const rn_option *option) {
+    FILE *out = self;
     bool optional = option->type == RN_OPTION_FILE;
     fputs(".TP\n.B ", out);
     if (option->letter) fprintf(out, "\\-%c, ", option->letter);
@@ -60,7 +62,10 @@ static void put_status(FILE *out) {
 }
 
 static void write_page(FILE *out, const command *c) {
-    fprintf(out, ".TH \"RATION\\-%s\" 1 \"\" \"ration %s\" \"ration\"\n", c->name, rn_version());
+    fputs(".TH \"RATION\\-", out);
+    for (const char *letter = c->name; *letter; letter++)
+        fputc(toupper((unsigned char)*letter), out);
+    fprintf(out, "\" 1 \"\" \"ration %s\" \"ration\"\n", rn_version());
     fprintf(out, ".SH NAME\nration\\-%s \\- ", c->name);
     put_roff(out, c->summary);
     fputs("\n.SH SYNOPSIS\n.B ration ", out);
@@ -68,8 +73,9 @@ static void write_page(FILE *out, const command *c) {
     fputc('\n', out);
     put_section(out, "DESCRIPTION", c->about);
     fputs(".SH OPTIONS\n", out);
-    for (size_t i = 0; i < rn_option_count(); i++)
-        if (rn_option_is_for(rn_option_at(i), c->name)) put_option(out, rn_option_at(i));
+    each_option(c, true, put_option, out);
+    fputs(".SH MORE OPTIONS\n", out);
+    each_option(c, false, put_option, out);
     fputs(".TP\n.B \\-h, \\-\\-help\nthis text, shorter\n.SH EXAMPLE\n.nf\n", out);
     put_roff(out, c->example);
     fputs("\n.fi\n", out);
