@@ -68,7 +68,7 @@ RN_API RN_MUST_USE rn_status rn_comm_open_threads(uint32_t ranks, double timeout
 RN_API RN_MUST_USE rn_status rn_comm_barrier(rn_comm *comm);
 RN_API RN_MUST_USE rn_status rn_comm_broadcast(rn_comm *comm, uint32_t root, void *data,
                                                uint64_t bytes);
-// data: (count) of f32, f64, i32 or i64: the sum over ranks, in the order of ranks.
+// data: (count) of f32, f64, bf16, i32 or i64: the sum over ranks, in the order of ranks.
 RN_API RN_MUST_USE rn_status rn_comm_all_reduce(rn_comm *comm, void *data, uint64_t count,
                                                 rn_dtype dtype);
 // data: (size, count); out: (count): row `rank` of the sum. out may be that row of data. The rest

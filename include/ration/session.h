@@ -13,6 +13,7 @@
 #define RATION_SESSION_H
 
 #include <ration/checkpoint.h>
+#include <ration/comm.h>
 #include <ration/plan.h>
 
 RN_BEGIN_DECLS
@@ -52,6 +53,8 @@ typedef struct rn_session_options {
     uint32_t growing_pages; // states of purpose KV with so many rows are charged and made resident
                             // row by row as they are needed, on the host (rn_generator_options
                             // .grow_kv); 0: all at once
+    rn_comm *comm;          // of graphs with collectives, which all ranks then run together;
+                            // borrowed; NULL: one rank
     uint64_t reserved[4];   // zero
 } rn_session_options;
 

@@ -26,6 +26,13 @@ bool rn_sum_tree_joins(rn_sum_node left, rn_sum_node right, uint64_t count) {
            right.end == left.begin + rn_min_u64(2 * half, count - left.begin);
 }
 
+rn_sum_tree rn_sum_tree_share(uint64_t samples, uint32_t rank, uint32_t ranks) {
+    // rank * samples / ranks, without the product
+    uint64_t each = samples / ranks, rest = samples % ranks;
+    return (rn_sum_tree){each * rank + rest * rank / ranks,
+                         each * (rank + 1) + rest * (rank + 1) / ranks, samples};
+}
+
 rn_sum_step rn_sum_tree_add(rn_sum_tree tree, uint64_t sample) {
     rn_sum_node stack[RN_SUM_PARTS], top = {sample, sample + 1};
     uint32_t held = rn_sum_tree_parts((rn_sum_tree){tree.begin, sample, tree.count}, stack);

@@ -46,6 +46,8 @@ typedef struct rn_sum_step {
     uint32_t into, adds;
 } rn_sum_step;
 rn_sum_step rn_sum_tree_add(rn_sum_tree tree, uint64_t sample);
+// Samples of a step that rank `rank` of `ranks` computes: consecutive ones, as even as can be.
+rn_sum_tree rn_sum_tree_share(uint64_t samples, uint32_t rank, uint32_t ranks);
 // How many slots that takes.
 uint32_t rn_sum_tree_slots(rn_sum_tree tree);
 

@@ -158,6 +158,7 @@ static bool heard_of_failure(const rn_comm *comm) {
 static rn_status keep(rn_comm *comm, rn_status status) {
     if (comm->hint[0] && rn_last_error()->hint[0] == 0) status = rn_hint(status, "%s", comm->hint);
     comm->failure = *rn_last_error();
+    if (comm->table->forget) comm->table->forget(comm);
     return status;
 }
 
@@ -431,12 +432,29 @@ rn_status rn_comm_barrier(rn_comm *comm) {
         return RN_OK;                                                                              \
     } while (0)
 
+// Each sum is rounded, as those of samples are (graph/op/tree_sum.c).
+static rn_status add_bf16(uint8_t *data, const uint8_t *other, uint64_t count) {
+    enum { PIECE = 256 };
+    float a[PIECE], b[PIECE];
+    for (uint64_t at = 0, n = 0; at < count; at += n) {
+        n = rn_min_u64(count - at, PIECE);
+        RN_TRY(rn_dtype_to_f32(RN_DTYPE_BF16, data + 2 * at, a, n));
+        RN_TRY(rn_dtype_to_f32(RN_DTYPE_BF16, other + 2 * at, b, n));
+        for (uint64_t i = 0; i < n; i++)
+            a[i] += b[i];
+        RN_TRY(rn_dtype_from_f32(RN_DTYPE_BF16, a, data + 2 * at, n));
+    }
+    return RN_OK;
+}
+
 rn_status rn_comm_add(rn_dtype dtype, void *data, const void *other, uint64_t count) {
     switch (dtype) {
     case RN_DTYPE_F32:
         ADD_AS(float);
     case RN_DTYPE_F64:
         ADD_AS(double);
+    case RN_DTYPE_BF16:
+        return add_bf16(data, other, count);
     case RN_DTYPE_I32:
         ADD_AS(uint32_t);
     case RN_DTYPE_I64:

@@ -12,6 +12,7 @@
 #include <ration/comm.h>
 
 #include "base/str.h"
+#include "graph/op/rank_sum.h"
 
 #include <stdbool.h>
 
@@ -54,6 +55,9 @@ typedef struct rn_comm_table {
     void (*notify)(rn_comm *comm, uint32_t to, const rn_notice *notice);
     // The next notice of a rank; false: there is none.
     bool (*look)(rn_comm *comm, uint32_t from, rn_notice *out);
+    // This rank has failed: messages that it began are the caller's to free. NULL: nobody else
+    // looks at them.
+    void (*forget)(rn_comm *comm);
 } rn_comm_table;
 
 enum { RN_COMM_RANKS = 4096 }; // at most
@@ -87,6 +91,8 @@ RN_MUST_USE rn_status rn_comm_wait(rn_comm *comm, rn_message *messages, uint32_t
 RN_MUST_USE rn_status rn_comm_begin(rn_comm *comm, rn_message *message);
 // data[i] += other[i], as all sums of ranks are made.
 RN_MUST_USE rn_status rn_comm_add(rn_dtype dtype, void *data, const void *other, uint64_t count);
+// What calls of collectives get (graph/op/rank_sum.h), comm_sum.c.
+rn_call_ranks rn_comm_call_ranks(rn_comm *comm);
 // Numbers in a launcher's variables; false: not set, or no number.
 bool rn_comm_variable(const char *name, uint32_t *out);
 

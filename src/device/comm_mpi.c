@@ -306,4 +306,4 @@ static bool look(rn_comm *comm, uint32_t from, rn_notice *out) {
     return true;
 }
 
-const rn_comm_table rn_comm_mpi = {"mpi", open_mpi, close_mpi, begin, test, notify, look};
+const rn_comm_table rn_comm_mpi = {"mpi", open_mpi, close_mpi, begin, test, notify, look, NULL};

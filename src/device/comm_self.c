@@ -31,4 +31,5 @@ static bool look(rn_comm *comm, uint32_t from, rn_notice *out) {
     return false;
 }
 
-const rn_comm_table rn_comm_self = {"self", open_self, close_self, refuse, refuse, notify, look};
+const rn_comm_table rn_comm_self = {"self", open_self, close_self, refuse,
+                                    refuse, notify,    look,       NULL};

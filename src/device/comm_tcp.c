@@ -185,4 +185,4 @@ static bool look(rn_comm *comm, uint32_t from, rn_notice *out) {
     return true;
 }
 
-const rn_comm_table rn_comm_tcp = {"tcp", open_tcp, close_tcp, begin, test, notify, look};
+const rn_comm_table rn_comm_tcp = {"tcp", open_tcp, close_tcp, begin, test, notify, look, NULL};

@@ -45,15 +45,28 @@ static size_t room_bytes(uint32_t ranks) {
     return sizeof(room) + (size_t)ranks * ranks * sizeof(pair);
 }
 
+static void forget_locked(rn_comm *comm) {
+    room *all = comm->own;
+    for (uint32_t r = 0; r < all->ranks; r++) {
+        pair_of(all, comm->rank, r)->sends = NULL;
+        pair_of(all, r, comm->rank)->receives = NULL;
+    }
+}
+
+// The other threads would go on with them.
+static void forget(rn_comm *comm) {
+    room *all = comm->own;
+    pthread_mutex_lock(&all->lock);
+    forget_locked(comm);
+    pthread_mutex_unlock(&all->lock);
+}
+
 // Messages that this rank leaves behind are forgotten: it has failed.
 static void close_threads(rn_comm *comm) {
     room *all = comm->own;
     if (!all) return;
     pthread_mutex_lock(&all->lock);
-    for (uint32_t r = 0; r < all->ranks; r++) {
-        pair_of(all, comm->rank, r)->sends = NULL;
-        pair_of(all, r, comm->rank)->receives = NULL;
-    }
+    forget_locked(comm);
     bool last = --all->open == 0;
     pthread_mutex_unlock(&all->lock);
     if (!last) return;
@@ -119,7 +132,7 @@ static bool look(rn_comm *comm, uint32_t from, rn_notice *out) {
 }
 
 const rn_comm_table rn_comm_threads = {"threads", open_threads, close_threads, begin,
-                                       test,      notify,       look};
+                                       test,      notify,       look,          forget};
 
 static rn_status open_one(room *all, uint32_t rank, const rn_comm_options *options, rn_comm **out) {
     RN_TRY(rn_comm_create(&rn_comm_threads, options, out));

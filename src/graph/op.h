@@ -46,6 +46,9 @@ typedef struct rn_expert_slots {
     void *self;
 } rn_expert_slots;
 
+// The other ranks of a job, for ops with RN_TRAIT_COLLECTIVE (graph/op/rank_sum.h).
+typedef struct rn_call_ranks rn_call_ranks;
+
 // One node, bound to shapes (planning) and to memory (running).
 typedef struct rn_call {
     rn_op op;
@@ -61,6 +64,7 @@ typedef struct rn_call {
     uint32_t slice_rows; // attention: query rows worked on at once by a thread; 0: its own choice
     void *stream;        // where kernels of a device of its own go (backend/cuda); else NULL
     const rn_expert_slots *slots; // EXPERTS; NULL: record e is expert e's
+    const rn_call_ranks *ranks;   // COLLECTIVE; NULL: there is one rank
 } rn_call;
 
 uint64_t rn_tensor_elements(const rn_tensor *tensor);
@@ -164,8 +168,9 @@ typedef enum rn_trait {
     RN_TRAIT_RECURRENT = 1u << 10,  // takes the rows of a sequence in order, through a state
     RN_TRAIT_MOVE =
         1u << 11, // moves elements of any plain dtype, which is its inputs' and output's
-    RN_TRAIT_DETACHED = 1u << 12, // its results count as constants: no gradient flows through them
-    RN_TRAIT_EXPERTS = 1u << 13   // rows by matrices of a stack that they chose: rn_call_experts
+    RN_TRAIT_DETACHED = 1u << 12,  // its results count as constants: no gradient flows through them
+    RN_TRAIT_EXPERTS = 1u << 13,   // rows by matrices of a stack that they chose: rn_call_experts
+    RN_TRAIT_COLLECTIVE = 1u << 14 // all ranks of a job call it together, in the same order
 } rn_trait;
 
 enum { RN_LOOKUP_TABLE, RN_LOOKUP_IDS }; // the inputs of every LOOKUP

@@ -193,6 +193,7 @@ static rn_status bind_step(const rn_session_step *b) {
     call->workers = session->device->workers;
     call->threads = session->plan->caps.threads;
     call->slice_rows = session->plan->summary.slice_rows;
+    call->ranks = session->ranks.ranks ? &session->ranks : NULL;
     RN_TRY(place_tensors(b, tensors));
     return session->is_view[b->step] ? RN_OK : place_workspace(b, call);
 }

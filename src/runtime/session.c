@@ -2,6 +2,7 @@
 #include "runtime/session.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "device/comm.h"
 #include "base/reserved.h"
 #include "graph/cut.h"
 #include "memory/account.h"
@@ -168,6 +169,7 @@ static rn_status create(const rn_plan *plan, const rn_segment_table *segments,
     if (options) session->options = *options;
     session->device = session->options.device;
     session->facts.live_mismatch_step = UINT64_MAX;
+    if (session->options.comm) session->ranks = rn_comm_call_ranks(session->options.comm);
     rn_arena_init(&session->memory, RN_HOST_OTHER, 0);
     rn_status s = plan->compiled ? rn_session_open_executable(session, weights)
                                  : open_session(session, weights);

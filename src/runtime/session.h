@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include "device/executable.h"
+#include "graph/op/rank_sum.h"
 #include "plan/plan.h"
 #include "runtime/weights.h"
 
@@ -123,6 +124,7 @@ struct rn_session {
     rn_value *sums; // (sum_count): what micro-batches add up in
     uint32_t sum_count;
 
+    rn_call_ranks ranks;         // of collectives; ranks 0: there is one rank
     rn_guard *guard;             // or NULL
     rn_session_profile *profile; // NULL: it was never recorded
     uint32_t arena_recording;    // the recording that knows of the arena; 0: none

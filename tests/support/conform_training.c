@@ -1,6 +1,7 @@
 // conform_training.c — rows of the ops that change weights and states in place.
 #include "conform.h"
 
+#include "graph/op/rank_sum.h"
 #include "graph/op/tree_sum.h"
 #include "graph/op/update.h"
 
@@ -149,6 +150,19 @@ static void tree_sum(conform_case *c) {
     rn_op_tree_sum(c->graph, sum, gradient, parts, attrs);
 }
 
+// Of one rank the first part is the sum. Several are tests/unit/train/ranks_test.c's.
+static void rank_sum(conform_case *c) {
+    rn_dtype dtype = c->row->variant ? RN_DTYPE_BF16 : RN_DTYPE_F32;
+    rn_value first = conform_state(c, dtype, c->row->shapes[0], -1, 1);
+    rn_rank_sum_attrs attrs = {.ranks = 1, .in_place = true};
+    rn_op_rank_sum(c->graph, first, RN_NO_VALUE, RN_NO_VALUE, attrs);
+}
+
+static void rank_gather(conform_case *c) {
+    rn_value weight = conform_weight(c, RN_DTYPE_F32, c->row->shapes[0], -1, 1);
+    rn_op_rank_gather(c->graph, weight, weight, RN_NO_VALUE, (rn_rank_gather_attrs){.ranks = 1});
+}
+
 #define STEP(OP, WHAT, BUILD, X, DECAY, VARIANT)                                                   \
     {                                                                                              \
         .op = RN_OP_##OP, .what = WHAT, .build = BUILD, .shapes = {X}, .low = DECAY,               \
@@ -189,6 +203,9 @@ static const conform_row rows[] = {
     ADAPTED("nf4", RN_DTYPE_NF4, 33, 128, 8),
     ADAPTED("q4_0", RN_DTYPE_Q4_0, 18, 96, 3),
     ADAPTED("q6_k", RN_DTYPE_Q6_K, 18, 512, 3),
+    EACH_SHAPE(RANK_SUM, rank_sum, 0),
+    EACH_SHAPE(RANK_SUM, rank_sum, 1),
+    EACH_SHAPE(RANK_GATHER, rank_gather, 0),
     EACH_SHAPE(TREE_SUM, tree_sum, 0),
     EACH_SHAPE(TREE_SUM, tree_sum, 3),
     EACH_SHAPE(TREE_SUM, tree_sum, 4),

@@ -159,6 +159,8 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
     [RN_OP_ADAPTED_NORM] = {rn_cpu_adapted_norm, rn_cpu_adapted_norm_workspace},
     [RN_OP_TREE_SUM] = {rn_cpu_tree_sum, NULL},
+    [RN_OP_RANK_SUM] = REFERENCE,
+    [RN_OP_RANK_GATHER] = REFERENCE,
     // of any plain dtype
     [RN_OP_UNARY] = {rn_cpu_unary, NULL},
     [RN_OP_BINARY] = {rn_cpu_any, NULL},
