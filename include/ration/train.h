@@ -18,9 +18,17 @@
 //
 // The same options and batches give the same weights, whatever the number of threads. One thread at
 // a time.
+//
+// Several ranks train together by `comm` (<ration/comm.h>): each makes its trainer with the same
+// options and calls the same functions, in the same order and with the same batches, whole ones, of
+// which each computes its sequences. All have the same weights and losses after each step, and with
+// plan.exact those that one rank would have, to the bit. What fails on one fails on all: with
+// RN_DEVICE where a rank is lost. Saving and resuming are for all ranks, and rank 0 alone writes
+// and reads the file; exports are each rank's own, for all have all weights.
 #ifndef RATION_TRAIN_H
 #define RATION_TRAIN_H
 
+#include <ration/comm.h>
 #include <ration/device.h>
 #include <ration/model.h>
 #include <ration/plan.h>
@@ -60,6 +68,20 @@ typedef enum rn_clip {
 
 // Numbers that are 0 stand for the optimizer's own: beta1 and beta2 0.9 and 0.999 (lion: 0.99,
 // muon: 0.95), eps 1e-8 (adamw), momentum 0.9 (momentum), 0.95 (muon).
+// What one of several ranks has of a training step (data parallel). Ranks have different samples of
+// a batch and the same weights; gradients and the loss are summed over all ranks before weights are
+// updated, and a session runs such a step with rn_session_options.comm.
+typedef struct rn_train_share {
+    uint32_t rank, ranks; // ranks 0 or 1: alone
+    uint64_t samples;     // of the whole batch; rank r has samples r n / ranks to (r + 1) n / ranks
+    // Sums over ranks are in one tree over samples: those of one rank, to the bit, where its
+    // micro-batches are single samples (rn_plan_options.exact).
+    bool exact;
+    // Of the optimizer's states each rank has those of a part of every weight, which it updates and
+    // hands to the others (ZeRO 1): 8-bit, momentum and Adam's, not "adafactor" and "muon".
+    bool divided_states;
+} rn_train_share;
+
 typedef struct rn_train_options {
     const char *optimizer; // NULL: "adamw"
     double beta1, beta2, eps, momentum;
@@ -91,6 +113,7 @@ typedef struct rn_train_options {
     // In which numbers gradients of micro-batches are summed: f32 (also RN_DTYPE_NONE), or bf16 in
     // half the bytes, each addition rounded.
     rn_dtype gradients;
+    rn_train_share share; // of several ranks; {0}: alone
     uint64_t reserved[4]; // zero
 } rn_train_options;
 
@@ -107,6 +130,10 @@ RN_API RN_MUST_USE rn_status rn_graph_train(rn_graph *graph, rn_value loss,
 // ---- a text model -------------------------------------------------------------------------------
 
 typedef struct rn_trainer rn_trainer;
+
+// What ranks that train together divide among themselves, as ZeRO calls it: nothing, or the
+// optimizer's states. AUTO: as little as fits every rank's budget, for what is divided is sent.
+typedef enum rn_zero { RN_ZERO_AUTO, RN_ZERO_NONE, RN_ZERO_STATES } rn_zero;
 
 // A Llama decoder with a head of its own.
 typedef struct rn_trainer_options {
@@ -138,6 +165,8 @@ typedef struct rn_trainer_options {
     // random, by what is lost, so that small ones count in the mean.
     rn_dtype weights;
     rn_dtype gradients;   // of micro-batches, as rn_train_options
+    rn_comm *comm;        // ranks that train together, on CPUs; borrowed; NULL: one
+    rn_zero zero;         // what they divide
     uint64_t reserved[4]; // zero
 } rn_trainer_options;
 
@@ -287,7 +316,9 @@ RN_API RN_MUST_USE rn_status rn_trainer_gradient_norm(rn_trainer *trainer, float
 // training is refused, with the first value that differs. Cut at 1023 bytes.
 RN_API void rn_trainer_set_run(rn_trainer *trainer, const char *identity);
 // A checkpoint to go on from: weights, moments and the step, as safetensors. The file appears
-// whole or not at all, and is verified before the call succeeds.
+// whole or not at all, and is verified before the call succeeds. It has whole tensors, whatever the
+// number of ranks, and another number may go on from it. RN_INVALID: ranks whose weights or moments
+// differ from the others', by name.
 RN_API RN_MUST_USE rn_status rn_trainer_save(rn_trainer *trainer, const char *path);
 // Whether a file is a whole checkpoint of this training. RN_CORRUPT: it is damaged; RN_INVALID: of
 // another one.

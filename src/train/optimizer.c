@@ -2,6 +2,7 @@
 // Lion (f32 or 8 bits), Adafactor, Muon.
 #include "train/optimizer.h"
 
+#include "base/checked.h"
 #include "base/str.h"
 #include "graph/op/update.h"
 
@@ -102,32 +103,30 @@ static rn_adamw_attrs adamw_attrs(const rn_update *with) {
                             .stream = with->stream};
 }
 
-static void update_adamw(const rn_update *with) {
-    rn_op_adamw_guarded(with->graph, with->weight, with->gradient, with->states[0], with->states[1],
-                        with->guard, adamw_attrs(with));
+static rn_value update_adamw(const rn_update *with) {
+    return rn_op_adamw_guarded(with->graph, with->weight, with->gradient, with->states[0],
+                               with->states[1], with->guard, adamw_attrs(with));
 }
 
-static void update_adamw8(const rn_update *with) {
-    if (with->state_count == 2)
-        update_adamw(with);
-    else
-        rn_op_adamw8(with->graph, with->weight, with->gradient, with->states, with->guard,
-                     adamw_attrs(with));
+static rn_value update_adamw8(const rn_update *with) {
+    if (with->state_count == 2) return update_adamw(with);
+    return rn_op_adamw8(with->graph, with->weight, with->gradient, with->states, with->guard,
+                        adamw_attrs(with));
 }
 
 // Without a velocity states[0] is RN_NO_VALUE and momentum 0.
-static void update_sgd(const rn_update *with) {
+static rn_value update_sgd(const rn_update *with) {
     rn_sgd_attrs attrs = {.momentum = (float)with->momentum,
                           .weight_decay = (float)with->weight_decay,
                           .rate = with->rate,
                           .step = with->step,
                           .seed = with->seed,
                           .stream = with->stream};
-    rn_op_sgd_guarded(with->graph, with->weight, with->gradient, with->states[0], with->guard,
-                      attrs);
+    return rn_op_sgd_guarded(with->graph, with->weight, with->gradient, with->states[0],
+                             with->guard, attrs);
 }
 
-static void update_lion(const rn_update *with) {
+static rn_value update_lion(const rn_update *with) {
     rn_lion_attrs attrs = {.beta1 = with->beta1,
                            .beta2 = with->beta2,
                            .weight_decay = with->weight_decay,
@@ -136,19 +135,20 @@ static void update_lion(const rn_update *with) {
                            .seed = with->seed,
                            .stream = with->stream};
     if (with->state_count == 2)
-        rn_op_lion8(with->graph, with->weight, with->gradient, with->states, with->guard, attrs);
-    else
-        rn_op_lion_guarded(with->graph, with->weight, with->gradient, with->states[0], with->guard,
+        return rn_op_lion8(with->graph, with->weight, with->gradient, with->states, with->guard,
                            attrs);
+    return rn_op_lion_guarded(with->graph, with->weight, with->gradient, with->states[0],
+                              with->guard, attrs);
 }
 
-static void update_adafactor(const rn_update *with) {
+static rn_value update_adafactor(const rn_update *with) {
     rn_adafactor_attrs attrs = {.weight_decay = with->weight_decay,
                                 .rate = with->rate,
                                 .step = with->step,
                                 .seed = with->seed,
                                 .stream = with->stream};
-    rn_op_adafactor(with->graph, with->weight, with->gradient, with->states, with->guard, attrs);
+    return rn_op_adafactor(with->graph, with->weight, with->gradient, with->states, with->guard,
+                           attrs);
 }
 
 // X becomes a X + (b A + c A A) X with A = X Xᵀ, five times: singular values near 1. X is wider
@@ -168,13 +168,10 @@ static rn_value orthogonalize(rn_graph *g, rn_value x) {
 
 // Muon (Jordan 2024): the momentum made orthogonal, as large as an AdamW step (0.2 sqrt of the
 // longer side), so that one rate serves both. SGD's decay without momentum is the decoupled one.
-static void update_muon(const rn_update *with) {
+static rn_value update_muon(const rn_update *with) {
     rn_graph *g = with->graph;
     rn_shape shape = rn_graph_value(g, with->weight)->shape;
-    if (with->state_count == 2) {
-        update_adamw(with);
-        return;
-    }
+    if (with->state_count == 2) return update_adamw(with);
     float mu = (float)with->momentum;
     bool high = shape.dims[0] > shape.dims[1];
     double longer = (double)(high ? shape.dims[0] : shape.dims[1]);
@@ -191,7 +188,7 @@ static void update_muon(const rn_update *with) {
     last.gradient = rn_op_scale(g, x, (float)(0.2 * sqrt(longer)), 0);
     last.states[0] = RN_NO_VALUE;
     last.momentum = 0;
-    update_sgd(&last);
+    return update_sgd(&last);
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -201,14 +198,24 @@ static void update_muon(const rn_update *with) {
 static const rn_optimizer optimizers[] = {
     {.name = "adamw",
      .states = moments,
+     .by_element = true,
      .needs_step = true,
      .beta1 = 0.9,
      .beta2 = 0.999,
      .eps = 1e-8,
      .update = update_adamw},
-    {.name = "sgd", .states = none, .update = update_sgd},
-    {.name = "momentum", .states = velocity, .momentum = 0.9, .update = update_sgd},
-    {.name = "lion", .states = momentum, .beta1 = 0.9, .beta2 = 0.99, .update = update_lion},
+    {.name = "sgd", .states = none, .by_element = true, .update = update_sgd},
+    {.name = "momentum",
+     .states = velocity,
+     .by_element = true,
+     .momentum = 0.9,
+     .update = update_sgd},
+    {.name = "lion",
+     .states = momentum,
+     .by_element = true,
+     .beta1 = 0.9,
+     .beta2 = 0.99,
+     .update = update_lion},
     {.name = "adamw_bf16",
      .states = narrow_moments,
      .needs_step = true,
@@ -219,6 +226,7 @@ static const rn_optimizer optimizers[] = {
      .update = update_adamw},
     {.name = "adamw_8bit",
      .states = coded_moments,
+     .by_element = true,
      .needs_step = true,
      .beta1 = 0.9,
      .beta2 = 0.999,
@@ -226,6 +234,7 @@ static const rn_optimizer optimizers[] = {
      .update = update_adamw8},
     {.name = "lion_8bit",
      .states = coded_momentum,
+     .by_element = true,
      .beta1 = 0.9,
      .beta2 = 0.99,
      .update = update_lion},
@@ -263,6 +272,38 @@ rn_status rn_optimizer_find(const char *name, const rn_optimizer **out) {
     *out = NULL;
     list_names(names, sizeof names);
     return rn_hint(rn_fail(RN_INVALID, "there is no optimizer '%s'", name), "there are %s", names);
+}
+
+// ---- states of ranks ----------------------------------------------------------------------------
+
+// The noise of bf16 belongs to a weight's element by its number: a row alone would have another.
+bool rn_optimizer_divides(const rn_optimizer *row, const rn_value_info *weight,
+                          const rn_train_share *share, rn_rank_range *out) {
+    uint64_t count = elements_of(weight), each;
+    rn_optimizer_state states[RN_OPTIMIZER_STATES];
+    *out = (rn_rank_range){0, count};
+    if (!share->divided_states || share->ranks < 2 || !row->by_element) return false;
+    if (row->rounds || weight->dtype == RN_DTYPE_BF16 || row->states(weight, states) == 0)
+        return false;
+    each = rn_rank_row(count, share->ranks);
+    if ((share->ranks - 1) * each >= count) return false; // some would have nothing
+    *out = rn_rank_range_of(count, each, share->rank);
+    return true;
+}
+
+// Rows are whole blocks, so those of blocks are a part of their scales, too.
+uint32_t rn_optimizer_states(const rn_optimizer *row, const rn_value_info *weight,
+                             const rn_train_share *share,
+                             rn_optimizer_state out[RN_OPTIMIZER_STATES]) {
+    uint32_t count = row->states(weight, out);
+    rn_rank_range range;
+    if (!rn_optimizer_divides(row, weight, share, &range)) return count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t elements = range.end - range.begin;
+        bool whole = rn_shape_elements(out[i].shape, 1) == elements_of(weight);
+        out[i].shape = RN_SHAPE(whole ? elements : rn_div_up(elements, RN_STATE_BLOCK));
+    }
+    return count;
 }
 
 rn_status rn_optimizer_state_name(const char *weight, const char *suffix, char *out, size_t bytes) {

@@ -50,10 +50,11 @@ static rn_status write(const held *h, uint32_t micro_batches, bool exact, rn_gra
     rn_train_options options = h->options;
     options.micro_batches = micro_batches;
     options.exact = exact;
+    options.share.exact &= exact || h->batch == 1; // planners look at graphs of whole batches, too
     RN_TRY(h->write(graph, h->config, h->batch / micro_batches, &values));
     rn_value loss = write_loss(h, graph, &values, micro_batches);
     if (h->evaluates) {
-        rn_graph_output_loss(graph, loss, micro_batches, exact);
+        rn_graph_output_loss(graph, loss, &options, RN_NO_VALUE);
         return rn_graph_finish(graph);
     }
     if (options.watch && values.logits != RN_NO_VALUE)
@@ -124,12 +125,14 @@ rn_status rn_train_recipe(rn_forward forward, uint32_t batch, const rn_train_opt
     return RN_OK;
 }
 
-rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, rn_recipe *out) {
+rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, const rn_train_share *share,
+                             rn_recipe *out) {
+    rn_train_options options = {.share = *share};
     if (forward.batch_statistics)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "a model with batch statistics has another forward "
                                                "pass in training"),
                        "evaluate it as inference does");
-    RN_TRY(rn_train_recipe(forward, batch, NULL, out));
+    RN_TRY(rn_train_recipe(forward, batch, &options, out));
     ((held *)out->self)->evaluates = true;
     return RN_OK;
 }
@@ -169,13 +172,14 @@ static bool take_evaluate(rn_str *name) {
 }
 
 rn_status rn_builtin_recipe(const char *name, rn_recipe *out) {
+    static const rn_train_share alone = {0};
     rn_str model = rn_str_from(name), optimizer;
     rn_builtin builtin;
     *out = (rn_recipe){0};
     bool training = take_train(&model, &optimizer), evaluates = !training && take_evaluate(&model);
     RN_TRY(rn_builtin_find(model, &builtin));
     if (evaluates)
-        RN_TRY(rn_evaluate_recipe(builtin.forward, builtin.batch, out));
+        RN_TRY(rn_evaluate_recipe(builtin.forward, builtin.batch, &alone, out));
     else
         RN_TRY(training ? make_training(&builtin, optimizer, out)
                         : rn_model_recipe(builtin.forward, out));

@@ -19,13 +19,16 @@ RN_MUST_USE rn_status rn_train_recipe(rn_forward forward, uint32_t batch,
 
 // The loss of a batch, without gradients: what the step of the same batch would say before it
 // changes the weights. Inputs, the scalar "loss_scale" and the output "loss" are the step's.
-RN_MUST_USE rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch, rn_recipe *out);
+// share: of several ranks; `batch` is this rank's samples.
+RN_MUST_USE rn_status rn_evaluate_recipe(rn_forward forward, uint32_t batch,
+                                         const rn_train_share *share, rn_recipe *out);
 
 // The objective "cross_entropy" of the logits x wᵀ, without holding them.
 rn_value rn_graph_linear_loss(rn_graph *graph, rn_value x, rn_value w, rn_value targets);
 
-// Makes a loss the output "loss", which is returned; with micro-batches the sum of theirs (exact:
-// as rn_train_options).
-rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, uint32_t micro_batches, bool exact);
+// Makes a loss the output "loss", which is returned; with micro-batches the sum of theirs, of
+// several ranks that of all (options: micro_batches, exact, share). after: what ranks do before.
+rn_value rn_graph_output_loss(rn_graph *graph, rn_value loss, const rn_train_options *options,
+                              rn_value after);
 
 #endif

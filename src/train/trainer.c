@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/reserved.h"
 #include "base/str.h"
+#include "graph/op/update.h"
 #include "graph/philox.h"
 #include "memory/account.h"
 #include "plan/program.h"
@@ -27,21 +28,31 @@
 // ---- what is trained ----------------------------------------------------------------------------
 
 // Names are the plan's, which lives as long as the trainer's session.
-static void add_tensor(rn_trainer *t, const rn_value_info *info) {
+static void add_tensor(rn_trainer *t, const rn_value_info *info, rn_shape shape) {
     rn_trained *tensor = &t->tensors[t->tensor_count++];
-    *tensor = (rn_trained){.name = info->name, .shape = info->shape, .dtype = info->dtype};
-    tensor->count = rn_shape_elements(info->shape, 1);
+    *tensor = (rn_trained){.name = info->name, .shape = shape, .dtype = info->dtype};
+    tensor->count = rn_shape_elements(shape, 1);
+    tensor->range.end = tensor->count;
     rn_dtype_bytes(info->dtype, tensor->count, &tensor->bytes);
     if (tensor->count > t->most) t->most = tensor->count;
 }
 
+// Of a divided weight, rows of elements; of its blocks' scales, as many blocks.
+static void divide(const rn_trainer *t, const rn_trained *weight) {
+    rn_trained *state = &t->tensors[t->tensor_count - 1];
+    uint64_t row = rn_rank_row(weight->count, t->share.ranks);
+    state->row = state->count == weight->count ? row : row / RN_STATE_BLOCK;
+    state->range = rn_rank_range_of(state->count, state->row, t->share.rank);
+}
+
 static rn_status add_state(rn_trainer *t, const rn_graph *graph, const rn_trained *weight,
-                           const char *suffix) {
+                           const rn_optimizer_state *like, bool divided) {
     char name[256];
-    RN_TRY(rn_optimizer_state_name(weight->name, suffix, name, sizeof name));
+    RN_TRY(rn_optimizer_state_name(weight->name, like->suffix, name, sizeof name));
     rn_value value = rn_graph_find(graph, RN_ROLE_STATE, name);
     if (value == RN_NO_VALUE) return rn_fail(RN_INTERNAL, "there is no state '%s'", name);
-    add_tensor(t, rn_graph_value(graph, value));
+    add_tensor(t, rn_graph_value(graph, value), like->shape);
+    if (divided) divide(t, weight);
     return RN_OK;
 }
 
@@ -50,8 +61,10 @@ static rn_status add_states(rn_trainer *t, const rn_graph *graph, const rn_train
     const rn_value_info *info =
         rn_graph_value(graph, rn_graph_find(graph, RN_ROLE_WEIGHT, weight->name));
     uint32_t count = t->optimizer->states(info, states);
+    rn_rank_range range;
+    bool divided = rn_optimizer_divides(t->optimizer, info, &t->share, &range);
     for (uint32_t n = 0; n < count; n++)
-        RN_TRY(add_state(t, graph, weight, states[n].suffix));
+        RN_TRY(add_state(t, graph, weight, &states[n], divided));
     return RN_OK;
 }
 
@@ -71,7 +84,7 @@ static rn_status collect(rn_trainer *t) {
     for (rn_value v = 1; v <= values; v++)
         if (rn_graph_value(graph, v)->role == RN_ROLE_WEIGHT &&
             is_trained(t, rn_graph_value(graph, v)->name))
-            add_tensor(t, rn_graph_value(graph, v));
+            add_tensor(t, rn_graph_value(graph, v), rn_graph_value(graph, v)->shape);
     t->weight_count = t->tensor_count;
     for (uint32_t i = 0; i < t->weight_count; i++)
         RN_TRY(add_states(t, graph, &t->tensors[i]));
@@ -225,6 +238,7 @@ rn_train_options rn_trainer_step_options(const rn_trainer *t) {
                               .guarded = true,
                               .scaled = t->scaled,
                               .gradients = o->gradients,
+                              .share = t->share,
                               .trained = t->trained,
                               .frozen = t->frozen};
 }
@@ -235,8 +249,8 @@ static rn_status make_plan(rn_trainer *t) {
     rn_recipe step, evaluate = {0};
     if (t->job) return rn_trainer_make_job_plan(t);
     if (o->batch == 0) return rn_fail(RN_INVALID, "a step needs at least one sequence");
-    RN_TRY(rn_train_recipe(rn_llama_forward(&t->config), o->batch, &train, &step));
-    rn_status s = rn_evaluate_recipe(rn_llama_forward(&t->config), o->batch, &evaluate);
+    RN_TRY(rn_train_recipe(rn_llama_forward(&t->config), t->batch, &train, &step));
+    rn_status s = rn_evaluate_recipe(rn_llama_forward(&t->config), t->batch, &t->share, &evaluate);
     snprintf(step.name, sizeof step.name, "training step");
     snprintf(evaluate.name, sizeof evaluate.name, "evaluation");
     if (s == RN_OK) s = rn_trainer_plan_phases(t, &step, &evaluate, 1);
@@ -247,7 +261,7 @@ static rn_status make_plan(rn_trainer *t) {
 
 static rn_status open_session(rn_trainer *t) {
     rn_weight_source weights[RN_PROGRAM_PHASES];
-    rn_session_options options = {.device = t->options.device};
+    rn_session_options options = {.device = t->options.device, .comm = t->options.comm};
     const rn_checkpoint *files = t->job       ? t->job->weights.checkpoint
                                  : t->network ? rn_network_weights(t->network).checkpoint
                                               : NULL;
@@ -333,9 +347,9 @@ static rn_status adapt(rn_trainer *t, const rn_model *model, const rn_lora_optio
     }
     t->network = &model->networks[0];
     RN_TRY(
-        rn_alloc_zeroed(RN_HOST_OTHER, 2 * (size_t)o->batch, o->tokens * sizeof(int32_t), &block));
+        rn_alloc_zeroed(RN_HOST_OTHER, 2 * (size_t)t->batch, o->tokens * sizeof(int32_t), &block));
     t->positions = block;
-    t->documents = t->positions + (size_t)o->batch * o->tokens;
+    t->documents = t->positions + (size_t)t->batch * o->tokens;
     return RN_OK;
 }
 
@@ -388,7 +402,8 @@ static rn_status prepare(const rn_trainer_options *options, const rn_trainer_job
     t->config = config_of(options);
     rn_arena_init(&t->memory, RN_HOST_OTHER, 0);
     rn_arena_init(&t->kept, RN_HOST_OTHER, 0);
-    rn_status s = fill(t, model, lora);
+    rn_status s = rn_trainer_take_share(t);
+    if (s == RN_OK) s = fill(t, model, lora);
     if (s == RN_OK)
         *out = t;
     else
@@ -396,17 +411,32 @@ static rn_status prepare(const rn_trainer_options *options, const rn_trainer_job
     return s;
 }
 
+static rn_status try_plan(rn_trainer *t) {
+    rn_status s = make_plan(t);
+    rn_program_destroy(t->program);
+    t->program = NULL;
+    return s;
+}
+
 static rn_status create(const rn_trainer_options *options, const rn_trainer_job *job,
                         const rn_model *model, const rn_lora_options *lora, rn_trainer **out) {
     rn_trainer *t = NULL;
     *out = NULL;
-    RN_TRY(prepare(options, job, model, lora, &t));
-    rn_status s = rn_recover(&(rn_recovery){.device = t->options.device,
-                                            .self = t,
-                                            .plan = plan_step,
-                                            .open = open_step,
-                                            .undo = close_step,
-                                            .lower = lower_budget});
+    rn_status s = prepare(options, job, model, lora, &t);
+    s = rn_comm_agree(options->comm, s);
+    if (s != RN_OK) {
+        rn_trainer_destroy(t);
+        return s;
+    }
+    s = rn_trainer_choose_division(t, try_plan);
+    if (s == RN_OK)
+        s = rn_recover(&(rn_recovery){.device = t->options.device,
+                                      .self = t,
+                                      .plan = plan_step,
+                                      .open = open_step,
+                                      .undo = close_step,
+                                      .lower = lower_budget});
+    s = rn_trainer_agree(t, s);
     if (s == RN_OK)
         *out = t;
     else
@@ -458,7 +488,7 @@ void rn_trainer_destroy(rn_trainer *trainer) {
     rn_program_destroy(trainer->program);
     rn_arena_free_all(&trainer->memory);
     rn_free(RN_HOST_OTHER, trainer->positions,
-            2 * (size_t)trainer->options.batch * trainer->options.tokens * sizeof(int32_t));
+            2 * (size_t)trainer->batch * trainer->options.tokens * sizeof(int32_t));
     if (trainer->lora) rn_lora_free(trainer->lora);
     rn_free(RN_HOST_OTHER, trainer->lora, sizeof *trainer->lora);
     rn_free(RN_HOST_OTHER, trainer->full, sizeof *trainer->full);
@@ -486,7 +516,7 @@ uint64_t rn_trainer_batches(const rn_trainer *trainer) {
 
 // Where documents begin, and how far behind that each token stands.
 static rn_status set_documents(const rn_trainer *t, rn_session *s, const int32_t *documents) {
-    uint64_t tokens = t->options.tokens, rows = t->options.batch * tokens;
+    uint64_t tokens = t->options.tokens, rows = t->batch * tokens;
     if (!t->network)
         return documents ? rn_fail(RN_INVALID, "packed documents are for fine-tuning") : RN_OK;
     for (uint64_t i = 0; i < rows; i++) {
@@ -509,14 +539,15 @@ static uint64_t count_targets(const rn_trainer *t, const rn_batch *batch) {
     return counted;
 }
 
-// scale: of the loss.
+// Of several ranks each takes its sequences. scale: of the loss; `counted` are of the whole batch.
 static rn_status set_batch(const rn_trainer *trainer, rn_session *s, const rn_batch *batch,
                            uint64_t counted, double scale) {
-    uint64_t rows = (uint64_t)trainer->options.batch * trainer->options.tokens;
+    uint64_t rows = (uint64_t)trainer->batch * trainer->options.tokens;
+    uint64_t first = (uint64_t)trainer->first * trainer->options.tokens;
     if (counted == 0) return rn_fail(RN_INVALID, "no target of this batch counts");
-    RN_TRY(rn_session_set(s, "tokens", batch->tokens, rows * sizeof(int32_t)));
-    RN_TRY(rn_session_set(s, "targets", batch->targets, rows * sizeof(int32_t)));
-    RN_TRY(set_documents(trainer, s, batch->documents));
+    RN_TRY(rn_session_set(s, "tokens", batch->tokens + first, rows * sizeof(int32_t)));
+    RN_TRY(rn_session_set(s, "targets", batch->targets + first, rows * sizeof(int32_t)));
+    RN_TRY(set_documents(trainer, s, batch->documents ? batch->documents + first : NULL));
     return rn_session_set_scalar(s, "loss_scale", scale / (double)counted);
 }
 

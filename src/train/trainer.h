@@ -7,6 +7,7 @@
 #include <ration/writer.h>
 
 #include "base/arena.h"
+#include "graph/op/rank_sum.h"
 #include "train/full.h"
 #include "train/lora.h"
 
@@ -16,6 +17,8 @@ typedef struct rn_trained {
     rn_shape shape;
     rn_dtype dtype;
     uint64_t count, bytes; // elements, and their bytes
+    rn_rank_range range;   // those that this rank has: all, but of states that ranks divide
+    uint64_t row;          // elements of a rank's row of them; 0: they are not divided
 } rn_trained;
 
 enum { RN_TRAINER_SHAPES = 7 }; // steps and evaluations of each, and saving: 15 phases
@@ -41,6 +44,9 @@ struct rn_trainer {
     const rn_trainer_job *job; // NULL: a text model
     rn_trainer_options options;
     const struct rn_optimizer *optimizer;
+    rn_train_share share; // of options.comm
+    rn_call_ranks ranks;
+    uint32_t first, batch; // of a batch, this rank's sequences
     rn_arena memory;
     rn_program *program;
     rn_program_run *run;
@@ -61,7 +67,7 @@ struct rn_trainer {
     const char *trained, *frozen; // the names of what is, and of what is not
     rn_llama_config config;
     char identity[1024];            // rn_trainer_set_run; "" where none was given
-    int32_t *positions, *documents; // (batch, tokens) of a fine-tuning
+    int32_t *positions, *documents; // (batch, tokens) of a fine-tuning, of this rank
 };
 
 // Phases of the program; the last only where the options say so. Of several shapes of batches the
@@ -98,6 +104,24 @@ RN_MUST_USE rn_status rn_trainer_plan_phases(rn_trainer *trainer, rn_recipe *ste
                                              rn_recipe *evaluates, uint32_t shapes);
 // The plan of a job, as make_plan is a text model's.
 RN_MUST_USE rn_status rn_trainer_make_job_plan(rn_trainer *trainer);
+
+// ---- ranks (trainer_ranks.c) --------------------------------------------------------------------
+
+// Takes this rank's share of a batch; {0} without a communicator. RN_INVALID: fewer sequences than
+// ranks; RN_UNSUPPORTED: what several ranks do not train.
+RN_MUST_USE rn_status rn_trainer_take_share(rn_trainer *trainer);
+// Of AUTO: whether states are divided, so that every rank's plan fits. `plan` tries one plan.
+RN_MUST_USE rn_status rn_trainer_choose_division(rn_trainer *trainer,
+                                                 rn_status (*plan)(rn_trainer *trainer));
+// Once a trainer was made, or was not: it was on all ranks, with the same options and collectives,
+// or all fail.
+RN_MUST_USE rn_status rn_trainer_agree(rn_trainer *trainer, rn_status status);
+// All elements of a tensor; of a divided one a collective.
+RN_MUST_USE rn_status rn_trainer_get_tensor(rn_trainer *trainer, const rn_trained *tensor,
+                                            void *values);
+// Sets what this rank has of it.
+RN_MUST_USE rn_status rn_trainer_put_tensor(rn_trainer *trainer, const rn_trained *tensor,
+                                            const void *values);
 
 // The most that tables of sessions and files take beside the plan of a training step's graph
 // (phases.c).

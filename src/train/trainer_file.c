@@ -39,7 +39,7 @@ rn_status rn_trainer_write_tensor(rn_trainer *t, const rn_trained *tensor, rn_dt
                                   rn_writer *writer, const rn_trainer_scratch *scratch) {
     const uint8_t *values = (const uint8_t *)scratch->values;
     uint64_t n = 0;
-    RN_TRY(rn_session_get(t->session, tensor->name, scratch->values, tensor->bytes));
+    RN_TRY(rn_trainer_get_tensor(t, tensor, scratch->values));
     if (dtype == tensor->dtype) return rn_writer_append(writer, values, tensor->bytes);
     for (uint64_t at = 0; at < tensor->count; at += n) {
         uint64_t bytes = 0;
@@ -54,15 +54,23 @@ rn_status rn_trainer_write_tensor(rn_trainer *t, const rn_trained *tensor, rn_dt
     return RN_OK;
 }
 
+// What other ranks have of a divided tensor comes from them, which do not know of a failure here:
+// all of it is asked for in any case. Those that do not write have no writer.
 static rn_status write_tensors(rn_trainer *t, uint32_t count, rn_dtype dtype, rn_writer *writer,
-                               const rn_trainer_scratch *scratch) {
-    for (uint32_t i = 0; i < count; i++)
-        RN_TRY(rn_trainer_write_tensor(t, &t->tensors[i], dtype ? dtype : t->tensors[i].dtype,
-                                       writer, scratch));
-    return rn_writer_commit(writer);
+                               const rn_trainer_scratch *scratch, rn_status status) {
+    for (uint32_t i = 0; i < count; i++) {
+        rn_error_info error = *rn_last_error();
+        const rn_trained *tensor = &t->tensors[i];
+        if (status == RN_OK && writer)
+            status =
+                rn_trainer_write_tensor(t, tensor, dtype ? dtype : tensor->dtype, writer, scratch);
+        else if (tensor->row && rn_trainer_get_tensor(t, tensor, scratch->values) != RN_OK)
+            return status == RN_OK ? rn_last_error()->status : rn_error_restore(&error);
+    }
+    return status == RN_OK && writer ? rn_writer_commit(writer) : status;
 }
 
-// The first `count` tensors.
+// The first `count` tensors. path NULL: another rank writes.
 static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
                             const rn_writer_options *options, const char *path) {
     rn_arena memory;
@@ -70,10 +78,11 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
     rn_writer *writer = NULL;
     rn_trainer_scratch scratch = {0};
     rn_arena_init(&memory, RN_HOST_IO, 0);
-    rn_status s = declare(t, count, dtype, &memory, &tensors);
-    if (s == RN_OK) s = rn_trainer_scratch_take(t, &scratch);
-    if (s == RN_OK) s = rn_writer_create_in(path, tensors, count, options, &scratch.from, &writer);
-    if (s == RN_OK) s = write_tensors(t, count, dtype, writer, &scratch);
+    rn_status s = rn_trainer_scratch_take(t, &scratch), taken = s;
+    if (s == RN_OK) s = declare(t, count, dtype, &memory, &tensors);
+    if (s == RN_OK && path)
+        s = rn_writer_create_in(path, tensors, count, options, &scratch.from, &writer);
+    if (taken == RN_OK) s = write_tensors(t, count, dtype, writer, &scratch, s);
     rn_writer_destroy(writer);
     rn_trainer_scratch_free(&scratch);
     rn_arena_free_all(&memory);
@@ -84,7 +93,7 @@ static rn_status write_file(rn_trainer *t, uint32_t count, rn_dtype dtype,
 static rn_status sum_tensors(rn_trainer *t, void *values, uint32_t *out) {
     *out = 0;
     for (uint32_t i = 0; i < t->tensor_count; i++) {
-        RN_TRY(rn_session_get(t->session, t->tensors[i].name, values, t->tensors[i].bytes));
+        RN_TRY(rn_trainer_get_tensor(t, &t->tensors[i], values));
         *out = rn_crc32c(*out, values, t->tensors[i].bytes);
     }
     return RN_OK;
@@ -97,10 +106,20 @@ static rn_metadata text_pair(const char *key, const char *text) {
                          .text = rn_str_from(text)};
 }
 
+// Ranks that compute the same have the same bits: another processor might not.
+static rn_status compare_sums(rn_trainer *t, const char *sum) {
+    const rn_comm_item item = {"what they have trained (its checksum)", sum};
+    rn_status s = rn_comm_compare(t->options.comm, &item, 1);
+    return s == RN_INVALID ? rn_hint(s, "ranks must be machines of one kind: these do not compute "
+                                        "the same numbers")
+                           : s;
+}
+
 rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
     char steps[24], batches[24], scale[64], sum[16];
     rn_trainer_scratch scratch = {0};
     uint32_t crc = 0;
+    bool writes = rn_comm_rank(trainer->options.comm) == 0;
     RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
     rn_status s = sum_tensors(trainer, scratch.values, &crc);
     rn_trainer_scratch_free(&scratch);
@@ -110,6 +129,7 @@ rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
     snprintf(scale, sizeof scale, "%.0f %llu", trainer->scale,
              (unsigned long long)trainer->clean_steps);
     snprintf(sum, sizeof sum, "%08x", crc);
+    if (trainer->share.ranks > 1) RN_TRY(compare_sums(trainer, sum));
     rn_metadata metadata[] = {
         text_pair("step", steps),  text_pair("batch", batches),
         text_pair("scale", scale), text_pair("optimizer", trainer->options.optimizer),
@@ -117,8 +137,9 @@ rn_status rn_trainer_save(rn_trainer *trainer, const char *path) {
     rn_writer_options options = {.metadata = metadata,
                                  .metadata_count = trainer->identity[0] ? 6 : 5,
                                  .buffer_bytes = rn_trainer_buffer_bytes(trainer->most)};
-    RN_TRY(write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, path));
-    return rn_trainer_verify(trainer, path);
+    s = write_file(trainer, trainer->tensor_count, RN_DTYPE_NONE, &options, writes ? path : NULL);
+    if (s == RN_OK && writes) s = rn_trainer_verify(trainer, path);
+    return rn_comm_agree(trainer->options.comm, s);
 }
 
 rn_status rn_trainer_export(rn_trainer *trainer, rn_dtype dtype, const char *path) {
@@ -154,15 +175,28 @@ static rn_status find_tensor(const rn_checkpoint *from, const rn_trained *own,
                    "go on with the sizes that the checkpoint was made with");
 }
 
+static rn_status read_tensor(const rn_checkpoint *from, const rn_trained *own, void *values) {
+    const rn_tensor_info *info = NULL;
+    RN_TRY(find_tensor(from, own, &info));
+    return rn_checkpoint_load(from, info, own->dtype, values, own->bytes);
+}
+
+// Rank 0 reads, and all get it: the others do not know of a failure there, and are told once all
+// has been sent.
 static rn_status read_tensors(rn_trainer *t, const rn_checkpoint *from, void *values) {
+    rn_comm *comm = t->options.comm;
+    rn_status s = RN_OK;
     for (uint32_t i = 0; i < t->tensor_count; i++) {
         const rn_trained *own = &t->tensors[i];
-        const rn_tensor_info *info = NULL;
-        RN_TRY(find_tensor(from, own, &info));
-        RN_TRY(rn_checkpoint_load(from, info, own->dtype, values, own->bytes));
-        RN_TRY(rn_session_put(t->session, own->name, values, own->bytes));
+        if (from && s == RN_OK) s = read_tensor(from, own, values);
+        rn_error_info error = *rn_last_error();
+        RN_TRY(rn_comm_broadcast(comm, 0, values, own->bytes));
+        if (s == RN_OK)
+            s = rn_trainer_put_tensor(t, own, values);
+        else
+            s = rn_error_restore(&error);
     }
-    return RN_OK;
+    return rn_comm_agree(comm, s);
 }
 
 // A whole number; false: there is none.
@@ -278,12 +312,34 @@ rn_status rn_trainer_verify(rn_trainer *trainer, const char *path) {
     return s;
 }
 
+typedef struct progress {
+    uint64_t steps, batches, clean_steps;
+    double scale;
+} progress;
+
+// The numbers that rank 0 has read.
+static rn_status share_progress(rn_trainer *t) {
+    progress p = {t->steps, t->batches, t->clean_steps, t->scale};
+    RN_TRY(rn_comm_broadcast(t->options.comm, 0, &p, sizeof p));
+    t->steps = p.steps;
+    t->batches = p.batches;
+    t->clean_steps = p.clean_steps;
+    t->scale = p.scale;
+    return RN_OK;
+}
+
 rn_status rn_trainer_resume(rn_trainer *trainer, const char *path) {
+    rn_comm *comm = trainer->options.comm;
     rn_checkpoint *from = NULL;
     rn_trainer_scratch scratch = {0};
     RN_TRY(rn_trainer_scratch_take(trainer, &scratch));
-    rn_status s = open_whole(trainer, path, &scratch, &from);
-    if (s == RN_OK) s = read_steps(trainer, from);
+    rn_status s = RN_OK;
+    if (rn_comm_rank(comm) == 0) {
+        s = open_whole(trainer, path, &scratch, &from);
+        if (s == RN_OK) s = read_steps(trainer, from);
+    }
+    s = rn_comm_agree(comm, s);
+    if (s == RN_OK) s = share_progress(trainer);
     if (s == RN_OK) s = read_tensors(trainer, from, scratch.values);
     rn_trainer_scratch_free(&scratch);
     rn_checkpoint_close(from);

@@ -21,7 +21,7 @@ static rn_status make_recipes(rn_trainer *t, uint32_t shape, const rn_train_opti
     RN_TRY(t->job->forward(t->job->self, shape, &forward));
     forward.activations = t->options.activations;
     RN_TRY(rn_train_recipe(forward, t->options.batch, train, step));
-    RN_TRY(rn_evaluate_recipe(forward, t->options.batch, evaluate));
+    RN_TRY(rn_evaluate_recipe(forward, t->options.batch, &(rn_train_share){0}, evaluate));
     snprintf(names[0], sizeof names[0], "step %s", t->job->names[shape]);
     snprintf(names[1], sizeof names[1], "evaluate %s", t->job->names[shape]);
     memcpy(step->name, names[0], sizeof names[0]);

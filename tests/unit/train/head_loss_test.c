@@ -22,7 +22,7 @@ static rn_graph *build(bool watch, bool evaluates) {
     rn_recipe recipe;
     rn_graph *graph = NULL;
     if (evaluates)
-        assert_ok(rn_evaluate_recipe(rn_llama_forward(&c), 1, &recipe));
+        assert_ok(rn_evaluate_recipe(rn_llama_forward(&c), 1, &(rn_train_share){0}, &recipe));
     else
         assert_ok(rn_train_recipe(rn_llama_forward(&c), 1, &options, &recipe));
     assert_ok(recipe.build(recipe.self, NULL, &graph));
