@@ -6,6 +6,7 @@
 // DIR gets the adapter (a PEFT folder, llama.cpp's file), checkpoints to go on from (train_save.c),
 // and log.jsonl with a line a step. What a step sees depends on its number and the seed alone, so a
 // training that was stopped and resumed ends with the bytes of one that ran through.
+#include "rank_job.h"
 #include "training.h"
 
 #include <errno.h>
@@ -29,6 +30,10 @@ const char *train_text(const training *t, const char *name) {
 
 bool train_bool(const training *t, const char *name) {
     return rn_settings_bool(t->in->settings, name);
+}
+
+bool is_quiet(const training *t) {
+    return t->rank != 0 || train_bool(t, "quiet");
 }
 
 bool is_method(const training *t, const char *name) {
@@ -56,8 +61,9 @@ rn_status train_path(const training *t, const char *name, char out[TRAIN_PATH_BY
 
 // ---- data ---------------------------------------------------------------------------------------
 
-// A plan leaves no file behind: it reads what a training has kept, or keeps nothing.
-static rn_status open_data(training *t, bool plans_only) {
+// A plan leaves no file behind: it reads what a training has kept, or keeps nothing. So do ranks
+// that have another disk than rank 0.
+static rn_status open_data(training *t) {
     static const char *const policies[] = {"refuse", "truncate", "drop", "split"};
     const char *path = train_text(t, "data"), *too_long = train_text(t, "long");
     rn_train_data_options o = {.tokenizer = rn_model_tokenizer(t->model),
@@ -68,7 +74,8 @@ static rn_status open_data(training *t, bool plans_only) {
                                .unpacked = train_bool(t, "unpacked"),
                                .cache = t->out};
     struct stat folder;
-    if (plans_only && stat(t->out, &folder) != 0) o.cache = "";
+    bool writes = !t->plans_only && t->rank == 0;
+    if (!writes && stat(t->out, &folder) != 0) o.cache = "";
     if (!path[0])
         return rn_hint(rn_fail(RN_INVALID, "there is no data"), "name it: --data FILE.jsonl");
     if (!o.tokenizer) return rn_fail(RN_INVALID, "the model has no tokenizer");
@@ -165,6 +172,13 @@ static rn_status read_patterns(training *t) {
     return RN_OK;
 }
 
+static rn_zero read_zero(const training *t) {
+    const char *zero = train_text(t, "zero");
+    return strcmp(zero, "0") == 0   ? RN_ZERO_NONE
+           : strcmp(zero, "1") == 0 ? RN_ZERO_STATES
+                                    : RN_ZERO_AUTO;
+}
+
 // Without an evaluation where nothing is set apart.
 static rn_status read_options(training *t, rn_trainer_options *o, rn_lora_options *lora) {
     const char *const *targets = NULL;
@@ -191,6 +205,8 @@ static rn_status read_options(training *t, rn_trainer_options *o, rn_lora_option
     o->device = t->device;
     o->activations = compute_dtype(t);
     if (strcmp(train_text(t, "accumulate"), "bf16") == 0) o->gradients = RN_DTYPE_BF16;
+    o->comm = t->comm;
+    o->zero = read_zero(t);
     use_budget(&t->budget, &o->plan);
     o->plan.exact = train_bool(t, "exact");
     RN_TRY(read_moves(t->in, &t->constraints, &o->plan));
@@ -259,7 +275,8 @@ static rn_status try_device(void *self, const rn_ladder_target *target) {
     t->budget_bytes = o.plan.budget_bytes;
     t->held_bytes = read_tables();
     rn_status s = adapt_model(t, &o, lora);
-    return s == RN_OVER_BUDGET ? name_moves(t, &o, lora) : s;
+    if (s != RN_OVER_BUDGET) return s;
+    return t->ranks > 1 ? refuse_ranks(t, &o, lora) : name_moves(t, &o, lora);
 }
 
 static void leave_device(void *self) {
@@ -275,7 +292,7 @@ static void leave_device(void *self) {
 static rn_status make_trainer(training *t) {
     rn_ladder_load load = {.self = t, .attempt = try_device, .undo = leave_device};
     rn_ladder_options options = {.threads = (uint32_t)train_count(t, "threads"),
-                                 .no_fallback = !train_bool(t, "fallback")};
+                                 .no_fallback = t->ranks > 1 || !train_bool(t, "fallback")};
     rn_ladder_target target;
     end_opening();
     t->measures = use_rates(t->in, options.threads);
@@ -330,6 +347,7 @@ static const char *format_budget(const training *t, char out[32]) {
 static rn_status report(const training *t, const step_result *r) {
     double speed = (double)t->batch * t->tokens / r->seconds;
     uint64_t left = t->steps - r->step, held = train_held(t);
+    if (t->rank != 0) return RN_OK;
     RN_TRY(rn_train_log_add(
         t->log, &(rn_train_point){.step = r->step,
                                   .loss = r->loss,
@@ -339,7 +357,7 @@ static rn_status report(const training *t, const step_result *r) {
                                   .tokens_per_second = speed,
                                   .memory_bytes = held}));
     char budget[32];
-    if (train_bool(t, "quiet")) return RN_OK;
+    if (is_quiet(t)) return RN_OK;
     fprintf(stderr, "step %llu of %llu: loss %.4f, rate %.3g", (unsigned long long)r->step,
             (unsigned long long)t->steps, (double)r->loss, r->rate);
     if (r->has_norm) fprintf(stderr, ", norm %.3g", (double)r->norm);
@@ -371,10 +389,10 @@ static rn_status skip_step(training *t, uint64_t step, uint64_t in_a_row) {
     const rn_step_info *last = rn_trainer_last_step(t->trainer);
     bool empty = last->effect == RN_STEP_NO_TARGETS;
     t->skipped++;
-    if (!train_bool(t, "quiet") && empty)
+    if (!is_quiet(t) && empty)
         fprintf(stderr, "step %llu: no target of batch %llu counts; it is passed over\n",
                 (unsigned long long)step, (unsigned long long)rn_trainer_batches(t->trainer));
-    else if (!train_bool(t, "quiet"))
+    else if (!is_quiet(t))
         fprintf(stderr,
                 "step %llu: the gradients of batch %llu are not finite (loss %g, norm %g%s%s); it "
                 "is passed over, nothing is changed\n",
@@ -421,7 +439,9 @@ static rn_status take_steps(training *t) {
         if (r.has_validation) RN_TRY(evaluate(t, &r.validation));
         RN_TRY(report(t, &r));
         if (save_every && r.step % save_every == 0) RN_TRY(save_training(t));
-        if (!interrupted) continue;
+        bool stops = false;
+        RN_TRY(agree_to_stop(t, &stops));
+        if (!stops) continue;
         forget_interrupt();
         RN_TRY(save_training(t));
         return rn_hint(rn_fail(RN_CANCELLED, "stopped after step %llu, which is saved",
@@ -489,36 +509,44 @@ static rn_status open_out(training *t) {
     return RN_OK;
 }
 
-static rn_status begin(training *t) {
-    bool quiet = train_bool(t, "quiet");
-    RN_TRY(open_out(t));
-    RN_TRY(open_data(t, false));
-    if (!quiet) print_data(t);
-    count_steps(t);
-    RN_TRY(make_trainer(t));
-    name_run(t);
-    bool resumes = has_checkpoint(t);
-    if (resumes) RN_TRY(resume_training(t));
-    RN_TRY(check_space(t));
-    if (!quiet) print_phases(t, rn_trainer_program(t->trainer), stderr);
-    if (!quiet && resumes)
-        fprintf(stderr, "goes on from step %llu\n",
-                (unsigned long long)rn_trainer_steps(t->trainer));
+static rn_status open_log(training *t) {
     return rn_train_log_open(t->out, rn_trainer_steps(t->trainer), &t->log);
 }
 
-static void print_end(training *t) {
-    t->merge_bytes = merge_bytes(t, rn_trainer_program(t->trainer));
-    if (!train_bool(t, "quiet")) print_facts(t);
-    if (!train_bool(t, "quiet") && is_method(t, "full"))
-        fprintf(stderr, "model in %s/model\n", t->out);
-    else if (!train_bool(t, "quiet") && train_bool(t, "dora"))
-        fprintf(stderr, "adapter in %s: ration convert %s OUT --lora %s\n", t->out,
-                t->base[0] ? t->base : "MODEL", t->out);
-    else if (!train_bool(t, "quiet"))
-        fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, t->base[0] ? " " : "",
-                t->base, t->out);
-    if (!t->in->json) return;
+// Of several ranks: who they are, and what each holds.
+static rn_status print_ranks(training *t) {
+    rank_row own = rank_row_of(t), *rows = NULL;
+    if (t->ranks == 1) return RN_OK;
+    RN_TRY(gather_rows(t, &own, &rows));
+    if (!is_quiet(t)) {
+        fprintf(stderr, "%s\n", rn_comm_describe(t->comm));
+        print_rank_rows(t, rows, stderr);
+    }
+    free(rows);
+    return RN_OK;
+}
+
+static rn_status begin(training *t) {
+    RN_TRY(only_first(t, open_out));
+    RN_TRY(take_turns(t, open_data));
+    if (!is_quiet(t)) print_data(t);
+    count_steps(t);
+    RN_TRY(compare_ranks(t));
+    RN_TRY(make_trainer(t));
+    name_run(t);
+    bool resumes = t->rank == 0 && has_checkpoint(t);
+    RN_TRY(from_first(t, &resumes, sizeof resumes));
+    if (resumes) RN_TRY(resume_training(t));
+    RN_TRY(only_first(t, check_space));
+    if (!is_quiet(t)) print_phases(t, rn_trainer_program(t->trainer), stderr);
+    RN_TRY(print_ranks(t));
+    if (!is_quiet(t) && resumes)
+        fprintf(stderr, "goes on from step %llu\n",
+                (unsigned long long)rn_trainer_steps(t->trainer));
+    return only_first(t, open_log);
+}
+
+static void write_end(const training *t, const rank_row *rows) {
     rn_json json;
     rn_json_begin(&json, rn_sink_file(stdout), true);
     rn_json_object(&json, NULL);
@@ -532,8 +560,28 @@ static void print_end(training *t) {
     rn_json_bool(&json, "planned_only",
                  t->budget.own_memory ? t->budget.device.planned_only : t->budget.planned_only);
     write_phases(t, rn_trainer_program(t->trainer), &json);
+    if (rows) write_rank_rows(t, rows, &json);
     rn_json_end(&json);
     (void)!rn_json_finish(&json);
+}
+
+static rn_status print_end(training *t) {
+    rank_row own = rank_row_of(t), *rows = NULL;
+    t->merge_bytes = merge_bytes(t, rn_trainer_program(t->trainer));
+    if (!is_quiet(t)) print_facts(t);
+    if (t->ranks > 1) RN_TRY(gather_rows(t, &own, &rows));
+    if (!is_quiet(t) && rows) print_rank_rows(t, rows, stderr);
+    if (!is_quiet(t) && is_method(t, "full"))
+        fprintf(stderr, "model in %s/model\n", t->out);
+    else if (!is_quiet(t) && train_bool(t, "dora"))
+        fprintf(stderr, "adapter in %s: ration convert %s OUT --lora %s\n", t->out,
+                t->base[0] ? t->base : "MODEL", t->out);
+    else if (!is_quiet(t))
+        fprintf(stderr, "adapter in %s: ration run%s%s --lora %s\n", t->out, t->base[0] ? " " : "",
+                t->base, t->out);
+    if (t->rank == 0 && t->in->json) write_end(t, rows);
+    free(rows);
+    return RN_OK;
 }
 
 static rn_status check_method(const training *t) {
@@ -606,9 +654,9 @@ static rn_status print_plan(const training *t) {
 // tokenised, for its length is what hours follow from.
 rn_status plan_training(const invocation *in) {
     if (is_image_training(in)) return plan_image_training(in);
-    training t = {.in = in, .saved_step = NO_STEP, .plans_only = true};
+    training t = {.in = in, .saved_step = NO_STEP, .plans_only = true, .ranks = 1};
     rn_status s = open_model(&t);
-    if (s == RN_OK) s = open_data(&t, true);
+    if (s == RN_OK) s = open_data(&t);
     if (s == RN_OK) count_steps(&t);
     if (s == RN_OK) s = make_trainer(&t);
     if (s == RN_OK) s = print_plan(&t);
@@ -617,14 +665,19 @@ rn_status plan_training(const invocation *in) {
 }
 
 static rn_status run(const invocation *in) {
+    training t = {.in = in, .saved_step = NO_STEP, .ranks = 1};
+    if (is_image_training(in) && has_ranks())
+        return rn_hint(rn_fail(RN_UNSUPPORTED, "image models are trained by one rank"),
+                       "start it without a launcher");
     if (is_image_training(in)) return train_images(in);
-    training t = {.in = in, .saved_step = NO_STEP};
-    rn_status s = open_model(&t);
+    RN_TRY(open_train_ranks(&t));
+    rn_status s = take_turns(&t, open_model);
     if (s == RN_OK) s = begin(&t);
     if (s == RN_OK) s = take_steps(&t);
-    if (s == RN_OK) print_end(&t);
+    if (s == RN_OK) s = print_end(&t);
+    s = close_train_ranks(&t, s);
     close_all(&t);
-    if (s == RN_OK && train_bool(&t, "merge")) s = merge_model(&t, model_of(&t));
+    if (s == RN_OK && t.rank == 0 && train_bool(&t, "merge")) s = merge_model(&t, model_of(&t));
     return s;
 }
 

@@ -52,7 +52,7 @@ void end_phase(training *t) {
     if (t->budget.own_memory) raise_to(&f->host_bytes, rn_ledger_total(RN_DEVICE_HOST).peak_bytes);
 }
 
-static uint64_t planned_of(const uint64_t bytes[RN_PURPOSE_COUNT]) {
+uint64_t planned_bytes(const uint64_t bytes[RN_PURPOSE_COUNT]) {
     uint64_t sum = 0;
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (!is_table(i)) sum += bytes[i];
@@ -82,7 +82,7 @@ static uint64_t tables_in(const rn_train_phase_info *p) {
 }
 
 // Of the host: descriptions, and the process; and the plan's own where the arena is elsewhere.
-static uint64_t host_of(const training *t, const rn_train_phase_info *p) {
+uint64_t host_bytes(const training *t, const rn_train_phase_info *p) {
     uint64_t process = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes;
     uint64_t arena = t->budget.own_memory ? 0 : tables_in(p);
     return t->held_bytes + TRAIN_RECORD_BYTES + arena + p->tables_bytes + p->host_bytes + process;
@@ -90,7 +90,7 @@ static uint64_t host_of(const training *t, const rn_train_phase_info *p) {
 
 // In the memory that the device computes in: a GPU has its driver's context there.
 static uint64_t beside_of(const training *t, const rn_train_phase_info *p) {
-    return t->budget.own_memory ? t->budget.device_held_bytes + tables_in(p) : host_of(t, p);
+    return t->budget.own_memory ? t->budget.device_held_bytes + tables_in(p) : host_bytes(t, p);
 }
 
 static bool has_phase(const rn_program *program, rn_train_phase phase) {
@@ -118,11 +118,11 @@ uint64_t merge_bytes(const training *t, const rn_program *program) {
 static void print_row(const training *t, const char *name, const rn_train_phase_info *p,
                       const bool shown[RN_PURPOSE_COUNT], uint64_t runs, FILE *to) {
     uint64_t beside = beside_of(t, p);
-    fprintf(to, "%-11s %10s", name, rn_size_format(planned_of(p->bytes) + beside).text);
+    fprintf(to, "%-11s %10s", name, rn_size_format(planned_bytes(p->bytes) + beside).text);
     for (int i = 0; i < RN_PURPOSE_COUNT; i++)
         if (shown[i]) fprintf(to, " %11s", rn_size_format(p->bytes[i]).text);
     fprintf(to, " %10s", rn_size_format(beside).text);
-    if (t->budget.own_memory) fprintf(to, " %10s", rn_size_format(host_of(t, p)).text);
+    if (t->budget.own_memory) fprintf(to, " %10s", rn_size_format(host_bytes(t, p)).text);
     fprintf(to, " %9s %7llu\n", p->seconds > 0 ? rn_time_format(p->seconds).text : "-",
             (unsigned long long)runs);
 }
@@ -177,22 +177,22 @@ void print_facts(const training *t) {
         const phase_fact *f = &t->facts[i];
         rn_train_phase_info p = rn_train_get_phase(program, (rn_train_phase)i);
         if (f->runs == 0) continue;
-        uint64_t plan = planned_of(p.bytes), fact = planned_of(f->peaks);
+        uint64_t plan = planned_bytes(p.bytes), fact = planned_bytes(f->peaks);
         print_pair(p.name, "planned", plan, fact, plan == fact ? "" : "  differ");
         for (int n = 0; n < RN_PURPOSE_COUNT; n++)
             if (!is_table(n) && p.bytes[n] != f->peaks[n])
                 print_pair("", rn_purpose_name((rn_purpose)n), p.bytes[n], f->peaks[n], "");
         print_pair("", "with beside", plan + beside_of(t, &p), f->total_bytes, "");
-        if (t->budget.own_memory) print_pair("", "host", host_of(t, &p), f->host_bytes, "");
+        if (t->budget.own_memory) print_pair("", "host", host_bytes(t, &p), f->host_bytes, "");
     }
     if (t->budget.own_memory)
         print_pair("budget", rn_device_target(t->device), t->budget_bytes,
-                   t->budget.device.planned_only ? planned_of(t->facts[RN_TRAIN_LOAD].peaks)
+                   t->budget.device.planned_only ? planned_bytes(t->facts[RN_TRAIN_LOAD].peaks)
                                                  : t->facts[RN_TRAIN_LOAD].total_bytes,
                    "");
     else if (t->budget.planned_only)
         print_pair("budget", "(planned)", t->budget.total_bytes,
-                   planned_of(t->facts[RN_TRAIN_LOAD].peaks), "");
+                   planned_bytes(t->facts[RN_TRAIN_LOAD].peaks), "");
     else
         print_pair("budget", "", t->budget.total_bytes, t->facts[RN_TRAIN_LOAD].total_bytes, "");
 }
@@ -241,14 +241,14 @@ void write_phases(const training *t, const rn_program *program, rn_json *json) {
         rn_json_string(json, "name", p.name);
         rn_json_u64(json, "runs", runs_of(t, (rn_train_phase)i));
         rn_json_f64(json, "seconds", p.seconds);
-        rn_json_u64(json, "planned_bytes", planned_of(p.bytes));
+        rn_json_u64(json, "planned_bytes", planned_bytes(p.bytes));
         write_bytes(json, "plan", p.bytes);
         rn_json_u64(json, "beside_bytes", beside_of(t, &p));
-        if (t->budget.own_memory) rn_json_u64(json, "host_bytes", host_of(t, &p));
+        if (t->budget.own_memory) rn_json_u64(json, "host_bytes", host_bytes(t, &p));
         rn_json_u64(json, "file_bytes", p.file_bytes);
         if (f->runs) {
             rn_json_u64(json, "fact_runs", f->runs);
-            rn_json_u64(json, "fact_bytes", planned_of(f->peaks));
+            rn_json_u64(json, "fact_bytes", planned_bytes(f->peaks));
             write_bytes(json, "fact", f->peaks);
             rn_json_u64(json, "fact_total_bytes", f->total_bytes);
             if (t->budget.own_memory) rn_json_u64(json, "fact_host_bytes", f->host_bytes);

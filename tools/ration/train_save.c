@@ -58,7 +58,7 @@ bool has_checkpoint(const training *t) {
 // ---- room ---------------------------------------------------------------------------------------
 
 // For --keep-checkpoints checkpoints and one more, and what else is written.
-rn_status check_space(const training *t) {
+rn_status check_space(training *t) {
     rn_train_phase_info save = rn_train_get_phase(rn_trainer_program(t->trainer), RN_TRAIN_SAVE);
     uint64_t steps[TRAIN_MOST_CHECKPOINTS], there = list_checkpoints(t, steps);
     uint64_t keep = train_count(t, "keep-checkpoints") + 1, more = keep > there ? keep - there : 1;
@@ -77,19 +77,26 @@ rn_status check_space(const training *t) {
 
 // ---- going on -----------------------------------------------------------------------------------
 
+typedef struct checkpoint_list {
+    uint64_t count, steps[TRAIN_MOST_CHECKPOINTS];
+} checkpoint_list;
+
+// All ranks go on from what rank 0 finds.
 rn_status resume_training(training *t) {
-    uint64_t steps[TRAIN_MOST_CHECKPOINTS];
-    size_t count = list_checkpoints(t, steps);
+    checkpoint_list list = {0};
     char path[TRAIN_PATH_BYTES];
+    if (t->rank == 0) list.count = list_checkpoints(t, list.steps);
+    RN_TRY(from_first(t, &list, sizeof list));
     rn_status s = rn_fail(RN_NOT_FOUND, "'%s' has no checkpoint", t->out);
-    for (size_t i = 0; i < count; i++) {
-        RN_TRY(checkpoint_path(t, steps[i], path));
+    for (size_t i = 0; i < list.count; i++) {
+        RN_TRY(checkpoint_path(t, list.steps[i], path));
         begin_phase(t, RN_TRAIN_RESUME);
         s = rn_trainer_resume(t->trainer, path);
         end_phase(t);
-        if (s == RN_OK) t->saved_step = steps[i];
+        if (s == RN_OK) t->saved_step = list.steps[i];
         if (s != RN_CORRUPT) return s;
-        fprintf(stderr, "ration: %s: %s; it is passed over\n", path, rn_last_error()->message);
+        if (t->rank == 0)
+            fprintf(stderr, "ration: %s: %s; it is passed over\n", path, rn_last_error()->message);
     }
     return s;
 }
@@ -128,6 +135,16 @@ static rn_status export_model(const training *t) {
     return rn_trainer_export_model(t->trainer, path);
 }
 
+static rn_status export_all(training *t) {
+    RN_TRY(is_method(t, "full") ? export_model(t) : export_adapter(t));
+    remove_older(t, rn_trainer_steps(t->trainer));
+    return RN_OK;
+}
+
+static rn_status export_page(training *t) {
+    return write_page(t);
+}
+
 rn_status save_training(training *t) {
     uint64_t step = rn_trainer_steps(t->trainer);
     char path[TRAIN_PATH_BYTES];
@@ -135,10 +152,9 @@ rn_status save_training(training *t) {
     RN_TRY(checkpoint_path(t, step, path));
     if (t->saved_step != step) RN_TRY(rn_trainer_save(t->trainer, path));
     t->saved_step = step;
-    RN_TRY(is_method(t, "full") ? export_model(t) : export_adapter(t));
-    remove_older(t, step);
+    RN_TRY(only_first(t, export_all));
     end_phase(t);
-    return write_page(t);
+    return only_first(t, export_page);
 }
 
 // ---- merging ------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ typedef struct phase_fact {
 
 typedef struct training {
     const invocation *in;
+    rn_comm *comm;        // NULL: one rank
+    uint32_t rank, ranks; // 0 of 1 without
     rn_model *model;
     rn_train_data *data;
     rn_ladder *ladder;
@@ -66,11 +68,51 @@ bool train_bool(const training *t, const char *name);
 rn_status train_path(const training *t, const char *name, char out[TRAIN_PATH_BYTES]);
 double train_clock(void);
 
+// Nothing is to be printed: --quiet, or a rank other than 0.
+bool is_quiet(const training *t);
+
+// ---- ranks (train_ranks.c) ----------------------------------------------------------------------
+// Without ranks each of these does what it says for one.
+
+rn_status open_train_ranks(training *t);
+// A goodbye, or what went wrong. Returns `status`.
+rn_status close_train_ranks(training *t, rn_status status);
+// `act` on rank 0, then on the others: what it makes on a disk that they share is there by then.
+rn_status take_turns(training *t, rn_status (*act)(training *t));
+// `act` on rank 0 alone; all fail where it does.
+rn_status only_first(training *t, rn_status (*act)(training *t));
+// Before planning: the same model, data and options on all ranks.
+rn_status compare_ranks(training *t);
+// Whether any rank was interrupted.
+rn_status agree_to_stop(training *t, bool *out);
+// Bytes that rank 0 has.
+rn_status from_first(training *t, void *data, uint64_t bytes);
+
+// What each rank plans; with a trainer what it held. Called by all.
+typedef struct rank_row {
+    char host[48];
+    uint64_t planned_bytes, held_bytes, budget_bytes, states_bytes;
+    uint64_t fact_bytes;     // of what is planned; 0: nothing ran yet
+    uint64_t smallest_bytes; // that works; 0: it fits
+    uint32_t sequences;
+    bool refused;
+} rank_row;
+rn_status gather_rows(training *t, const rank_row *own, rank_row **out); // to be freed
+void print_rank_rows(const training *t, const rank_row *rows, FILE *to);
+void write_rank_rows(const training *t, const rank_row *rows, rn_json *json);
+// Rows of ranks whose trainer is there.
+rank_row rank_row_of(const training *t);
+// Where a rank's plan was refused: the table, on rank 0, and the error as it was.
+rn_status refuse_ranks(training *t, const rn_trainer_options *options, const rn_lora_options *lora);
+
 // ---- phases (train_phases.c) --------------------------------------------------------------------
 
 // Peaks of the ledger belong to a phase between these two.
 void begin_phase(training *t, rn_train_phase phase);
 void end_phase(training *t);
+// What the plan decides of a phase; what the process holds of the host beside it.
+uint64_t planned_bytes(const uint64_t bytes[RN_PURPOSE_COUNT]);
+uint64_t host_bytes(const training *t, const rn_train_phase_info *p);
 // Bytes on the ledger now, of the memory that the device computes in.
 uint64_t train_held(const training *t);
 // Descriptions on the host's ledger now.
@@ -112,7 +154,7 @@ rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PA
 // ---- checkpoints (train_save.c) -----------------------------------------------------------------
 
 // Whether there is room for what will be written; RN_IO names what is missing.
-rn_status check_space(const training *t);
+rn_status check_space(training *t);
 // Whether --out has a training.
 bool has_checkpoint(const training *t);
 // Goes on from the newest checkpoint that is whole; says which are not.

@@ -452,9 +452,12 @@ static const rn_option table[] = {
      "of MODEL:train: the step and an evaluation of its batch, as phases that share one arena"},
     {"nproc", "", 'n', RN_OPTION_COUNT, false, "launch", "0", "N", NULL,
      "ranks to start on this machine"},
-    {"comm-timeout", "comm.timeout", 0, RN_OPTION_TEXT, false, "calibrate run serve", "300s",
+    {"comm-timeout", "comm.timeout", 0, RN_OPTION_TEXT, false, "calibrate run serve train", "300s",
      "TIME", NULL,
      "of several ranks: how long one waits for the others before it says who is missing"},
+    {"zero", "train.zero", 0, RN_OPTION_CHOICE, false, "train", "auto", "STAGE", "auto|0|1",
+     "what ranks that train together divide: 0 nothing, 1 the optimizer's states; auto: as little "
+     "as fits every rank's budget"},
     {"soak", "", 0, RN_OPTION_TEXT, false, "calibrate", "0", "TIME", NULL,
      "as several ranks: first make sums and check them for so long"},
     {"ranks", "plan.ranks", 0, RN_OPTION_COUNT, false, "plan", "0", "N", NULL,

@@ -148,11 +148,22 @@ static void variable_name(const rn_option *option, char *out, size_t capacity) {
     out[at] = '\0';
 }
 
+// RATION_RANK and RATION_RANKS together are a launcher's: which rank of a job this process is, and
+// not the rank of an adapter.
+static bool is_launched(char *const *environment) {
+    for (char *const *entry = environment; *entry; entry++)
+        if (strncmp(*entry, "RATION_RANKS=", 13) == 0) return true;
+    return false;
+}
+
 rn_status rn_settings_load_environment(rn_settings *settings, char *const *environment) {
     char name[80];
+    bool launched = is_launched(environment);
     for (size_t i = 0; i < rn_option_count(); i++) {
         variable_name(rn_option_at(i), name, sizeof name);
         size_t length = strlen(name);
+        if (launched && (strcmp(name, "RATION_RANK") == 0 || strcmp(name, "RATION_RANKS") == 0))
+            continue;
         for (char *const *entry = environment; *entry; entry++)
             if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
                 RN_TRY(rn_settings_set(settings, rn_option_at(i), rn_str_from(*entry + length + 1),
