@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/crc32c.h"
 #include "device/comm.h"
+#include "io/fingerprint.h"
 #include "memory/account.h"
 #include "plan/plan.h"
 
@@ -74,8 +75,11 @@ static void describe_collectives(const rn_plan *plan, char *out, size_t bytes) {
 
 static rn_status compare(rn_trainer *t) {
     const rn_trainer_options *o = &t->options;
-    char collectives[64], options[512], weights[64];
+    char collectives[64], options[512], weights[64], model[RN_FINGERPRINT_BYTES] = "";
     uint32_t sum = 0;
+    const rn_checkpoint *files = t->network ? rn_network_weights(t->network).checkpoint : NULL;
+    rn_status s = files ? rn_checkpoint_fingerprint(files, model) : RN_OK;
+    RN_TRY(rn_comm_agree(o->comm, s));
     for (uint32_t i = 0; i < t->tensor_count; i++) {
         const rn_trained *w = &t->tensors[i];
         sum = rn_crc32c(sum, w->name, strlen(w->name) + 1);
@@ -89,7 +93,8 @@ static rn_status compare(rn_trainer *t) {
              o->beta2, o->momentum, (unsigned long long)o->seed, o->activations, o->weights,
              o->gradients, o->plan.exact, t->share.divided_states);
     describe_collectives(rn_trainer_plan(t), collectives, sizeof collectives);
-    const rn_comm_item items[] = {{"the training's options", options},
+    const rn_comm_item items[] = {{"the model", model},
+                                  {"the training's options", options},
                                   {"what is trained", weights},
                                   {"the order of collectives in their plans", collectives}};
     return rn_comm_compare(o->comm, items, sizeof items / sizeof *items);

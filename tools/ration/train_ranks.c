@@ -46,34 +46,6 @@ rn_status agree_to_stop(training *t, bool *out) {
 
 // ---- of one mind --------------------------------------------------------------------------------
 
-static uint64_t hash(uint64_t h, const void *data, size_t bytes) { // FNV-1a
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ at[i]) * 0x100000001b3u;
-    return h;
-}
-
-// Names, types, shapes and a few bytes of every tensor: reading all of a model would take minutes.
-static void describe_model(const rn_model *model, char *out, size_t bytes) {
-    const rn_checkpoint *files = rn_model_weights(model).checkpoint;
-    uint64_t h = 0xcbf29ce484222325u;
-    size_t count = files ? rn_checkpoint_count(files) : 0;
-    for (size_t i = 0; i < count; i++) {
-        const rn_tensor_info *info = rn_checkpoint_tensor(files, i);
-        uint8_t sample[64] = {0};
-        FILE *file = fopen(rn_checkpoint_file(files, info->file)->path, "rb");
-        if (file && fseek(file, (long)(info->offset + info->bytes / 2), SEEK_SET) == 0)
-            (void)!fread(sample, 1, info->bytes / 2 < 64 ? info->bytes / 2 : 64, file);
-        if (file) fclose(file);
-        h = hash(h, info->name.data, info->name.bytes);
-        h = hash(h, &info->dtype, sizeof info->dtype);
-        h = hash(h, info->dims, info->rank * sizeof *info->dims);
-        h = hash(h, sample, sizeof sample);
-    }
-    snprintf(out, bytes, "%s, %zu tensors, %016llx", rn_model_get_info(model)->name, count,
-             (unsigned long long)h);
-}
-
 // What a rank may have of its own: budgets, threads, where files are, what is printed.
 static bool is_own(const char *name) {
     static const char *const own[] = {"budget", "threads",  "device",    "data",   "out",
@@ -105,12 +77,9 @@ static rn_status compare_options(training *t) {
 }
 
 rn_status compare_ranks(training *t) {
-    char model[256];
+    const rn_comm_item data = {"the data", rn_train_data_get_info(t->data)->key};
     if (t->ranks == 1) return RN_OK;
-    describe_model(t->model, model, sizeof model);
-    const rn_comm_item items[] = {{"the model", model},
-                                  {"the data", rn_train_data_get_info(t->data)->key}};
-    RN_TRY(rn_comm_compare(t->comm, items, sizeof items / sizeof *items));
+    RN_TRY(rn_comm_compare(t->comm, &data, 1));
     return compare_options(t);
 }
 

@@ -81,7 +81,7 @@ rn_status close_train_ranks(training *t, rn_status status);
 rn_status take_turns(training *t, rn_status (*act)(training *t));
 // `act` on rank 0 alone; all fail where it does.
 rn_status only_first(training *t, rn_status (*act)(training *t));
-// Before planning: the same model, data and options on all ranks.
+// Before planning: the same data and options on all ranks. The model is for the trainer to compare.
 rn_status compare_ranks(training *t);
 // Whether any rank was interrupted.
 rn_status agree_to_stop(training *t, bool *out);
