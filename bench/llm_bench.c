@@ -2,6 +2,7 @@
 //
 //     llm_bench MODEL [-p 512] [-n 128] [-t THREADS] [-r 1] [-b BUDGET] [-c CONTEXT] [-s] [-d 0]
 //                     [-u ROWS] [-q 1] [-k] [-D DEVICE] [-B DEVICE_BUDGET] [-P TRACE]
+//                     [-e auto|never|always] [-R ROUTES] [-L]
 //     llm_bench MODEL -x
 //     llm_bench bandwidth [-t THREADS]
 //
@@ -9,13 +10,19 @@
 // puts so many tokens before what is timed, -q runs so many sequences side by side (each with its
 // own prompt; rates are of all of them together), -k tells the time of decoding by kernel. -D is a
 // device as `ration run --device` takes it; -B is for its own memory, then -b is for the host's.
-// -P records one more round, which is not timed.
-// `bandwidth` reads a gigabyte of memory again and again and says how fast; -x reads the model's
-// file past the page cache into a small buffer and says how fast: nothing on a disk runs ahead of
-// that.
+// -P records one more round, which is not timed. -e: experts on demand (ration run --experts). -R:
+// a routing trace takes the router's place, token by token, round and round; what is planned
+// follows from it, too. -L: experts as others have them, for comparison: least recently used, and
+// one read after the other before anything is computed. `bandwidth` reads a gigabyte of memory
+// again and again and says how fast; -x reads the model's file past the page cache into a small
+// buffer and says how fast: nothing on a disk runs ahead of that.
 #include <ration/ration.h>
 
+#include "base/alloc.h"
+#include "generate/generate.h"
+#include "io/route_trace.h"
 #include "model_bench.h"
+#include "runtime/session.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -31,6 +38,9 @@ typedef struct job {
     bool speculate;
     bool by_kernel;
     bool only_read; // the file, nothing else
+    const char *routes;
+    rn_experts_move experts;
+    bool lru;
 } job;
 
 static double seconds_now(void) {
@@ -158,7 +168,70 @@ typedef struct run {
     uint32_t *prompt; // (sequences, depth + prompt + 1)
     double load_seconds, prefill_seconds, token_seconds, first_seconds;
     uint64_t made, read_bytes;
+    rn_expert_hits hits;
+    rn_route_trace trace; // of -R
+    uint64_t token;       // rows that it has routed in layer 0
+    rn_session_facts before;
+    rn_session_facts decoded; // of the last round's tokens, what was added
 } run;
+
+// ---- experts ------------------------------------------------------------------------------------
+
+// Rows of a run are consecutive tokens of the trace.
+static void force_routes(void *self, uint32_t layer, int32_t *ids, uint64_t count) {
+    run *r = self;
+    const rn_plan_expert_layer *of = &r->generator->plan->expert_layers[layer];
+    uint64_t rows = count / of->chosen;
+    if (layer == 0) r->token += rows;
+    for (uint64_t row = 0; row < rows; row++) {
+        uint32_t token = (uint32_t)((r->token - rows + row) % r->trace.tokens);
+        const int32_t *want = rn_route_trace_at(&r->trace, token, layer % r->trace.layers);
+        for (uint32_t i = 0; i < of->chosen && i < r->trace.k; i++)
+            if (want[i] >= 0 && (uint32_t)want[i] < of->experts)
+                ids[row * of->chosen + i] = want[i];
+    }
+}
+
+static rn_status read_routes(run *r, rn_plan_options *plan) {
+    plan->experts = r->job->experts;
+    if (!r->job->routes) return RN_OK;
+    RN_TRY(rn_route_trace_read(r->job->routes, &rn_system_allocator, &r->trace));
+    RN_TRY(rn_expert_hits_read(r->job->routes, &r->hits));
+    plan->expert_hits = &r->hits;
+    return RN_OK;
+}
+
+static void set_experts(run *r) {
+    rn_experts *experts = r->generator->session->experts;
+    if (experts && r->job->routes) rn_experts_listen(experts, force_routes, r);
+    if (experts && r->job->lru) rn_experts_use_rule(experts, RN_EXPERT_RULE_LRU);
+}
+
+static void note_facts(run *r, bool ends) {
+    rn_session_facts now = rn_generator_get_facts(r->generator).session;
+    if (!ends) r->before = now;
+    if (!ends) return;
+    r->decoded = now;
+    r->decoded.experts_needed -= r->before.experts_needed;
+    r->decoded.experts_missed -= r->before.experts_missed;
+    r->decoded.expert_read_bytes -= r->before.expert_read_bytes;
+}
+
+static void print_experts(const run *r) {
+    const job *j = r->job;
+    const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
+    const rn_session_facts *f = &r->decoded;
+    if (p->expert_layers == 0) return;
+    double needed = (double)f->experts_needed, tokens = (double)j->sequences * j->tokens;
+    printf("{\"expert_slots\": %u, \"experts\": %u, \"expert_slot_bytes\": %llu, "
+           "\"hit_rate\": %.4f, \"expert_bytes_a_token\": %.0f, "
+           "\"predicted_expert_bytes_a_token\": %llu, \"expert_bytes_second\": %.0f}\n",
+           p->expert_slots, p->experts, (unsigned long long)p->expert_slot_bytes,
+           needed > 0 ? 1 - (double)f->experts_missed / needed : 0,
+           tokens > 0 ? (double)f->expert_read_bytes / tokens : 0,
+           (unsigned long long)p->expert_read_bytes,
+           r->token_seconds > 0 ? (double)f->expert_read_bytes / r->token_seconds : 0);
+}
 
 static rn_status open_run(run *r) {
     const job *j = r->job;
@@ -182,7 +255,9 @@ static rn_status open_run(run *r) {
         options.plan.reserved_bytes =
             rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_UNACCOUNTED).now_bytes + (4 << 20) +
             j->budget_bytes / 256;
+    RN_TRY(read_routes(r, &options.plan));
     RN_TRY(rn_generator_create(r->model, &options, &r->generator));
+    set_experts(r);
     for (uint32_t i = 0; i < j->sequences; i++)
         RN_TRY(rn_sequence_create(r->generator, &(rn_sampling){.without_logprob = true},
                                   &r->sequences[i]));
@@ -228,11 +303,13 @@ static rn_status time_tokens(run *r) {
     const job *j = r->job;
     if (!j->prompt && !j->depth) RN_TRY(take_first(r, 0, 1));
     uint64_t before = rn_generator_get_facts(r->generator).session.read_bytes;
+    note_facts(r, false);
     begin_kinds();
     double begin = seconds_now();
     RN_TRY(take_tokens(r));
     keep_least(&r->token_seconds, seconds_now() - begin);
     end_kinds();
+    note_facts(r, true);
     r->read_bytes = rn_generator_get_facts(r->generator).session.read_bytes - before;
     return RN_OK;
 }
@@ -332,11 +409,12 @@ static void close_run(run *r) {
     rn_device_destroy(r->device);
     rn_model_close(r->model);
     free(r->prompt);
+    rn_route_trace_free(&r->trace);
 }
 
 static bool read_flags(int argc, char **argv, job *out) {
     int flag;
-    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:q:ksxD:B:P:")) != -1) {
+    while ((flag = getopt(argc, argv, "p:n:t:r:b:c:d:u:q:ksxD:B:P:e:R:L")) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         if (flag == 'p') out->prompt = number;
         if (flag == 'n') out->tokens = number;
@@ -352,6 +430,12 @@ static bool read_flags(int argc, char **argv, job *out) {
         if (flag == '?') return false;
         if (flag == 'D') out->device = optarg;
         if (flag == 'P') out->trace = optarg;
+        if (flag == 'R') out->routes = optarg;
+        if (flag == 'L') out->lru = true;
+        if (flag == 'e')
+            out->experts = optarg[0] == 'n' && optarg[1] == 'e'   ? RN_EXPERTS_NEVER
+                           : optarg[0] == 'a' && optarg[1] == 'l' ? RN_EXPERTS_ALWAYS
+                                                                  : RN_EXPERTS_AS_NEEDED;
         uint64_t *size = flag == 'b' ? &out->budget_bytes : &out->device_bytes;
         if ((flag == 'b' || flag == 'B') &&
             rn_size_parse((rn_str){optarg, strlen(optarg)}, 0, size) != RN_OK)
@@ -367,7 +451,8 @@ int main(int argc, char **argv) {
     if (!read_flags(argc, argv, &j)) {
         fprintf(stderr,
                 "usage: llm_bench MODEL|bandwidth [-p N] [-n N] [-t N] [-r N] [-b SIZE] [-c N] "
-                "[-d N] [-u N] [-q N] [-k] [-s] [-x] [-D DEVICE] [-B SIZE] [-P FILE]\n");
+                "[-d N] [-u N] [-q N] [-k] [-s] [-x] [-D DEVICE] [-B SIZE] [-P FILE] "
+                "[-e auto|never|always] [-R ROUTES] [-L]\n");
         return 2;
     }
     j.model = argv[optind];
@@ -378,6 +463,7 @@ int main(int argc, char **argv) {
     run r = {.job = &j};
     rn_status s = time_model(&r, start);
     if (s == RN_OK) print_run(&r);
+    if (s == RN_OK) print_experts(&r);
     if (s == RN_OK && j.by_kernel) print_kinds();
     if (s != RN_OK) fprintf(stderr, "llm_bench: %s\n", rn_last_error()->message);
     close_run(&r);

@@ -2,6 +2,7 @@
 //
 //     make_llm tinyllama-1.1b q4_k_m OUT.gguf        a file that ration and llama.cpp read alike
 //     make_llm mistral-7b int4 OUT                   a folder: model.safetensors, config.json
+//     make_llm olmoe-1b-7b q8_0 OUT.gguf             with experts: GGUF only
 //
 // GGUF's types as llama.cpp's quantiser mixes them: q4_0 with a q6_k head, q4_k_m with q6_k for the
 // head and for some of the values' and down projections. int8, int4 and nf4 as `ration convert`
@@ -22,6 +23,9 @@ typedef struct shape {
     uint64_t layers, dim, heads, kv_heads, head_dim, ffn, vocab;
     double rope_base;
     bool tied;
+    const char *architecture; // GGUF's; NULL: llama
+    uint64_t experts, chosen; // ffn is of one expert then
+    bool head_norms;          // of q and k, of a head; else, with experts, of all heads as one
 } shape;
 
 static const shape shapes[] = {
@@ -29,6 +33,9 @@ static const shape shapes[] = {
     {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 500000, true},
     {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 10000, false},
     {"mistral-7b-4", 4, 4096, 32, 8, 128, 14336, 32000, 10000, false}, // 4 of its layers
+    {"olmoe-1b-7b", 16, 2048, 16, 16, 128, 1024, 50304, 10000, false, "olmoe", 64, 8},
+    {"olmoe-1b-7b-3", 3, 2048, 16, 16, 128, 1024, 50304, 10000, false, "olmoe", 64, 8}, // 3 layers
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 1e6, false, "qwen3moe", 128, 8, true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, MAX_TENSORS = 800, CHUNK_BYTES = 1 << 20 };
 
@@ -38,8 +45,8 @@ typedef struct maker {
     bool is_folder; // safetensors, Hugging Face's names
     rn_write_tensor tensors[MAX_TENSORS];
     char names[MAX_TENSORS][80];
-    uint64_t dims[MAX_TENSORS][2];
-    float values[MAX_TENSORS]; // of those in f32: norms, scales, shifts
+    uint64_t dims[MAX_TENSORS][3];
+    float values[MAX_TENSORS]; // of those in f32: norms, scales, shifts; 0: any, around 0
     size_t count;
     uint64_t random;
 } maker;
@@ -123,6 +130,36 @@ static void add_matrix(maker *m, const char *name, rn_dtype dtype, uint64_t rows
         add(m, name, "", whole, 0);
 }
 
+// GGUF's names: the router, and three stacks of matrices.
+static void add_experts(maker *m, uint64_t layer) {
+    const shape *s = m->s;
+    const struct {
+        const char *part;
+        uint64_t rows, cols;
+    } parts[] = {{"ffn_gate_exps", s->ffn, s->dim},
+                 {"ffn_up_exps", s->ffn, s->dim},
+                 {"ffn_down_exps", s->dim, s->ffn}};
+    char name[64];
+    snprintf(name, sizeof name, "blk.%llu.ffn_gate_inp.weight", (unsigned long long)layer);
+    add(m, name, "",
+        (rn_write_tensor){
+            .dtype = RN_DTYPE_F32, .rank = 2, .dims = (uint64_t[]){s->experts, s->dim}},
+        0);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "blk.%llu.%s.weight", (unsigned long long)layer, parts[i].part);
+        const char *like = i == 2 ? "ffn_down" : parts[i].part;
+        add(m, name, "",
+            (rn_write_tensor){.dtype = type_of(m, like, layer),
+                              .rank = 3,
+                              .dims = (uint64_t[]){s->experts, parts[i].rows, parts[i].cols}},
+            0);
+    }
+    snprintf(name, sizeof name, "blk.%llu.attn_q_norm.weight", (unsigned long long)layer);
+    add_vector(m, name, s->head_norms ? s->head_dim : s->heads * s->head_dim);
+    snprintf(name, sizeof name, "blk.%llu.attn_k_norm.weight", (unsigned long long)layer);
+    add_vector(m, name, s->head_norms ? s->head_dim : s->kv_heads * s->head_dim);
+}
+
 static void add_layer(maker *m, uint64_t layer) {
     const shape *s = m->s;
     uint64_t wide = s->heads * s->head_dim, narrow = s->kv_heads * s->head_dim;
@@ -140,6 +177,7 @@ static void add_layer(maker *m, uint64_t layer) {
                  {"ffn_down", "mlp.down_proj", s->dim, s->ffn}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char name[64];
+        if (s->experts && strncmp(parts[i].part, "ffn_", 4) == 0 && parts[i].rows) continue;
         snprintf(name, sizeof name, "%s.%llu.%s.weight", m->is_folder ? "model.layers" : "blk",
                  (unsigned long long)layer, m->is_folder ? parts[i].other : parts[i].part);
         if (parts[i].rows)
@@ -147,6 +185,7 @@ static void add_layer(maker *m, uint64_t layer) {
         else
             add_vector(m, name, parts[i].cols);
     }
+    if (s->experts) add_experts(m, layer);
 }
 
 static void add_tensors(maker *m) {
@@ -225,8 +264,10 @@ static void fill(maker *m, rn_dtype dtype, float value, uint8_t *out, size_t byt
         for (size_t i = 0; i < bytes; i++)
             out[i] = (uint8_t)((out[i] & 0x87) | 0x08);
     else if (dtype == RN_DTYPE_F32)
-        for (size_t i = 0; i < bytes; i += 4)
-            memcpy(out + i, &value, 4);
+        for (size_t i = 0; i < bytes; i += 4) {
+            float any = (float)(out[i] - 128) * 0.0004f;
+            memcpy(out + i, value == 0 ? &any : &value, 4);
+        }
     else if (info->block_elements > 1)
         for (size_t i = 0; i + info->block_bytes <= bytes; i += info->block_bytes)
             set_scales(dtype, out + i);
@@ -236,7 +277,9 @@ static rn_status write_tensor(maker *m, rn_writer *writer, size_t number) {
     static uint8_t chunk[CHUNK_BYTES];
     const rn_write_tensor *t = &m->tensors[number];
     const rn_dtype_info *info = rn_dtype_get(t->dtype);
-    uint64_t elements = t->dims[0] * (t->rank == 2 ? t->dims[1] : 1);
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < t->rank; i++)
+        elements *= t->dims[i];
     uint64_t left = elements / info->block_elements * info->block_bytes;
     uint64_t most = CHUNK_BYTES / info->block_bytes * info->block_bytes;
     while (left > 0) {
@@ -250,7 +293,7 @@ static rn_status write_tensor(maker *m, rn_writer *writer, size_t number) {
 
 // ---- the file -----------------------------------------------------------------------------------
 
-enum { GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_PAIRS = 16 };
+enum { GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8 };
 
 static rn_str str(const char *text) {
     return (rn_str){text, strlen(text)};
@@ -279,24 +322,43 @@ static rn_status write_tensors(maker *m, const char *path, const rn_writer_optio
     return status;
 }
 
+// "llama.block_count" of the shape's own architecture.
+static const char *key_of(const shape *s, const char *name, char out[80]) {
+    snprintf(out, 80, "%s.%s", s->architecture ? s->architecture : "llama", name);
+    return out;
+}
+
 static rn_status write_gguf(maker *m, const char *path) {
     const shape *s = m->s;
-    const rn_metadata pairs[] = {
-        text_pair("general.architecture", "llama"),
-        text_pair("general.name", s->name),
-        count_pair("llama.block_count", s->layers),
-        count_pair("llama.context_length", 8192),
-        count_pair("llama.embedding_length", s->dim),
-        count_pair("llama.feed_forward_length", s->ffn),
-        count_pair("llama.attention.head_count", s->heads),
-        count_pair("llama.attention.head_count_kv", s->kv_heads),
-        count_pair("llama.rope.dimension_count", s->head_dim),
-        real_pair("llama.rope.freq_base", s->rope_base),
-        real_pair("llama.attention.layer_norm_rms_epsilon", 1e-5),
-        count_pair("llama.vocab_size", s->vocab),
-        text_pair("tokenizer.ggml.model", "no_vocab"),
-    };
-    rn_writer_options options = {.metadata = pairs, .metadata_count = sizeof pairs / sizeof *pairs};
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = {{"block_count", s->layers},
+                  {"context_length", 8192},
+                  {"embedding_length", s->dim},
+                  {"feed_forward_length", s->ffn},
+                  {"attention.head_count", s->heads},
+                  {"attention.head_count_kv", s->kv_heads},
+                  {"attention.key_length", s->head_dim},
+                  {"attention.value_length", s->head_dim},
+                  {"rope.dimension_count", s->head_dim},
+                  {"vocab_size", s->vocab},
+                  {"expert_feed_forward_length", s->ffn}, // with experts
+                  {"expert_count", s->experts},
+                  {"expert_used_count", s->chosen}};
+    enum { COUNTS = sizeof counts / sizeof *counts, OF_EXPERTS = 3 };
+    char keys[COUNTS + 2][80];
+    rn_metadata pairs[COUNTS + 5];
+    size_t count = 0, most = s->experts ? COUNTS : COUNTS - OF_EXPERTS;
+    pairs[count++] = text_pair("general.architecture", s->architecture ? s->architecture : "llama");
+    pairs[count++] = text_pair("general.name", s->name);
+    pairs[count++] = text_pair("tokenizer.ggml.model", "no_vocab");
+    for (size_t i = 0; i < most; i++)
+        pairs[count++] = count_pair(key_of(s, counts[i].name, keys[i]), counts[i].value);
+    pairs[count++] = real_pair(key_of(s, "rope.freq_base", keys[COUNTS]), s->rope_base);
+    pairs[count++] =
+        real_pair(key_of(s, "attention.layer_norm_rms_epsilon", keys[COUNTS + 1]), 1e-5);
+    rn_writer_options options = {.metadata = pairs, .metadata_count = count};
     return write_tensors(m, path, &options);
 }
 
@@ -341,8 +403,9 @@ int main(int argc, char **argv) {
     m.s = argc == 4 ? find_shape(argv[1]) : NULL;
     for (size_t i = 0; m.s && i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i], argv[2]) == 0) m.type = types[i], m.is_folder = i < FOLDERS;
-    if (!m.type) {
-        fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b|mistral-7b-4 "
+    if (!m.type || (m.is_folder && m.s->experts)) {
+        fprintf(stderr, "usage: make_llm tinyllama-1.1b|llama-3.2-1b|mistral-7b|mistral-7b-4|"
+                        "olmoe-1b-7b|olmoe-1b-7b-3|qwen3-30b-a3b "
                         "f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k_m|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|"
                         "iq4_xs|mxfp4|nvfp4|iq1_s|iq1_m|iq2_xxs|iq2_xs|iq2_s|iq3_xxs|iq3_s|tq2_0 "
                         "OUT.gguf, or int8|int4|nf4|f8_e4m3 FOLDER\n");

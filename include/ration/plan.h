@@ -73,6 +73,25 @@ RN_API void rn_builtin_input(uint64_t seed, uint64_t elements, float *out /* (el
 
 // ---- planning -----------------------------------------------------------------------------------
 
+// How often the experts that a row of a mixture of experts needs are in memory already, by the
+// share of a layer's experts that have slots: rate i is for i / (RN_EXPERT_POINTS - 1) of them.
+// None of the three falls. From a routing trace: rn_expert_hits_read.
+enum { RN_EXPERT_POINTS = 33 };
+typedef struct rn_expert_hits {
+    double expected[RN_EXPERT_POINTS], low[RN_EXPERT_POINTS], high[RN_EXPERT_POINTS];
+} rn_expert_hits;
+// What the cache rule of a run would have had of the choices in a trace (JSON lines or CSV: which
+// experts each token chose, layer by layer), after a third of it; `low` and `high` are the worst
+// and the best of four parts of the rest. RN_NOT_FOUND, RN_IO, RN_CORRUPT with the line.
+RN_API RN_MUST_USE rn_status rn_expert_hits_read(const char *path, rn_expert_hits *out);
+
+// Whether experts are brought one by one, when a router chose them.
+typedef enum rn_experts_move {
+    RN_EXPERTS_AS_NEEDED, // where that is faster, or nothing else fits
+    RN_EXPERTS_NEVER,     // layers of experts are weights like all others
+    RN_EXPERTS_ALWAYS     // wherever there are experts
+} rn_experts_move;
+
 // A move of a training step that costs time and saves memory.
 typedef enum rn_move { RN_MOVE_AS_NEEDED, RN_MOVE_NEVER, RN_MOVE_ALWAYS } rn_move;
 
@@ -115,7 +134,9 @@ typedef struct rn_plan_options {
     rn_move recompute;        // of blocks: none, or all
     rn_move host_states;      // the optimiser's states on the host: none, or all
     rn_move host_activations; // the same of what is saved for the backward pass
-    uint64_t reserved[4];     // zero
+    const rn_expert_hits *expert_hits; // of this model, or of one like it; borrowed. NULL: chance
+    rn_experts_move experts;
+    uint64_t reserved[4]; // zero
 } rn_plan_options;
 #define RN_NO_BLOCKS UINT32_MAX
 
@@ -159,6 +180,19 @@ typedef struct rn_plan_summary {
     uint64_t host_rows;          // in runs of up to so many rows
     double streaming_seconds; // predicted for the workload, were all weights brought to the device
     bool optimal;             // the arena is as low as its lifetimes allow
+    // Experts on demand: those that a run's routers chose are read when they are needed, but for
+    // the ones in slots. No layers: there are none, or all are held or streamed like other weights.
+    uint32_t expert_layers, experts;           // layers; experts of one, the most
+    uint32_t expert_slots_least, expert_slots; // of a layer: the fewest, the most
+    uint64_t expert_slot_bytes;                // of all slots
+    uint64_t expert_transit_bytes;             // of what gets none
+    uint64_t expert_token_bytes;               // that a row chooses, in all layers
+    // Expected to be read for a row, and the time of a run of one row (decode_seconds is the
+    // expected one): by rn_plan_options.expert_hits, else as if experts were chosen by chance (and
+    // `least`: as if every row chose the same).
+    uint64_t expert_read_bytes, expert_read_least_bytes, expert_read_most_bytes;
+    double decode_least_seconds, decode_most_seconds;
+    bool expert_hits_known;
 } rn_plan_summary;
 RN_API const rn_plan_summary *rn_plan_get_summary(const rn_plan *plan);
 RN_API const rn_graph *rn_plan_graph(const rn_plan *plan); // with the recomputed nodes in it

@@ -94,6 +94,9 @@ typedef struct rn_session_facts {
     uint64_t resident_peak_bytes; // audit: pages of the arena that the system holds (mincore)
     uint64_t read_bytes;          // from disk
     double seconds, wait_seconds; // of the last run; of it waiting for reads
+    // Experts on demand, of all runs: how many of a layer a run's rows chose, how many of those
+    // were not in memory, and the bytes read for them (part of read_bytes).
+    uint64_t experts_needed, experts_missed, expert_read_bytes;
 } rn_session_facts;
 RN_API rn_session_facts rn_session_get_facts(const rn_session *session);
 

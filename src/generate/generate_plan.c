@@ -145,10 +145,12 @@ static rn_status plan_drafting(const rn_text_maker *maker, rn_generator *g,
 
 // ---- as many pages as fit -----------------------------------------------------------------------
 
-// More pages are not worth weights that have to be read in every step, nor prompts in crumbs.
+// More pages are not worth weights that have to be read in every step, nor many more experts, nor
+// prompts in crumbs.
 static bool is_as_good(const rn_plan *plan, const rn_plan_summary *least) {
     const rn_plan_summary *s = rn_plan_get_summary(plan);
-    return s->streamed_bytes <= least->streamed_bytes && s->rows >= least->rows / 2;
+    return s->streamed_bytes <= least->streamed_bytes && s->rows >= least->rows / 2 &&
+           s->expert_read_bytes <= least->expert_read_bytes + least->expert_read_bytes / 8;
 }
 
 // *out is NULL where so many pages do not fit.
@@ -199,7 +201,7 @@ static rn_status search_pages(const rn_text_maker *maker, rn_generator *g, uint3
 
 static bool is_best(const rn_generator *g, const rn_plan *plan) {
     const rn_plan_summary *s = rn_plan_get_summary(plan);
-    return s->streamed_bytes == 0 && s->rows == g->text.rows;
+    return s->streamed_bytes == 0 && s->expert_read_bytes == 0 && s->rows == g->text.rows;
 }
 
 // RN_OVER_BUDGET is the refusal of the fewest pages.

@@ -34,13 +34,15 @@ typedef struct rn_scalar {
 } rn_scalar;
 
 // Which experts of a stacked weight are in memory, and where: for runs that hold some of them only.
-// The weight's memory is then as many records as there are slots, each the bytes of one expert in
-// the weight's layout, one behind the other.
+// The weight's own address means nothing then.
 typedef struct rn_expert_slots {
-    const int32_t *record; // (experts): the record that holds the expert, or -1: none does
+    // (experts): where row `first` of the call's rows of the expert's matrix lies, in the weight's
+    // layout; NULL: nowhere.
+    const uint8_t *const *matrix;
     // Experts whose bytes are still on their way; NULL: none is. The kernel multiplies with all
     // others first, then asks `wait` for each of these, in rising order, from the thread that
-    // called it; a failure of it ends the call.
+    // called it: matrix[expert] is right from then on, and up to the next `wait`. A failure of it
+    // ends the call.
     const bool *pending; // (experts)
     rn_status (*wait)(void *self, uint32_t expert);
     void *self;
@@ -195,7 +197,7 @@ typedef struct rn_product {
 // matrix the rows [first, first + count). A record is a matrix as it lies in the weight's layout,
 // the same bytes for each: the layout's bytes / experts.
 //
-// An expert that call->slots has no record of is left out: its rows of the result stay as they are.
+// An expert that call->slots has no matrix of is left out: its rows of the result stay as they are.
 // So one call can be run several times, each time with other experts in memory; when all have been,
 // the result is to the bit what it is with all of them at once.
 typedef struct rn_expert_call {

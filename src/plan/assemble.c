@@ -32,6 +32,7 @@ typedef struct builder {
     uint32_t *group_buffer; // (weight groups): of a resident one
     uint32_t last_compute;  // the last step of the compute queue so far
     uint64_t base, ring;    // offsets of the intermediates, of the ring
+    uint64_t experts;       // of the slots for experts
     rn_placement placement;
     bool has_slack; // some workspace is less than the placement gave it room for
 } builder;
@@ -329,6 +330,42 @@ static void add_loads(builder *b) {
     }
 }
 
+static uint32_t add_expert_buffer(builder *b, rn_plan_buffer buffer, uint64_t *offset) {
+    buffer.offset = *offset;
+    buffer.offload = RN_NO_OFFLOAD;
+    buffer.last_step = b->plan->step_count - 1;
+    buffer.always = true;
+    *offset += buffer.bytes;
+    return add_buffer(b, buffer);
+}
+
+// The places of transit, which begin with a page, and slots for experts, stack after stack.
+static void add_experts(builder *b) {
+    rn_plan *plan = b->plan;
+    uint64_t offset = b->experts;
+    plan->transit_buffer = RN_NO_BUFFER;
+    if (plan->transit_places)
+        plan->transit_buffer =
+            add_expert_buffer(b,
+                              (rn_plan_buffer){.kind = RN_BUFFER_TRANSIT,
+                                               .purpose = RN_PURPOSE_STAGING,
+                                               .group = RN_NO_LOAD,
+                                               .bytes = plan->transit_places * plan->transit_bytes},
+                              &offset);
+    for (uint32_t i = 0; i < plan->stack_count; i++) {
+        rn_plan_stack *stack = &plan->stacks[i];
+        uint32_t slots = plan->expert_layers[stack->layer].slots;
+        if (slots == 0) continue;
+        stack->buffer =
+            add_expert_buffer(b,
+                              (rn_plan_buffer){.kind = RN_BUFFER_GROUP,
+                                               .purpose = RN_PURPOSE_WEIGHTS,
+                                               .group = b->c->groups.group_of[stack->weight],
+                                               .bytes = slots * stack->place_bytes},
+                              &offset);
+    }
+}
+
 static uint64_t raw_bytes(const builder *b, rn_value value) {
     const rn_value_info *info = rn_graph_value(b->c->graph, value);
     rn_tensor tensor = {.dtype = info->dtype, .layout = RN_LAYOUT_PLAIN, .shape = info->shape};
@@ -434,6 +471,35 @@ static double add_tail(const builder *b, const rn_binding *binding) {
     return sum;
 }
 
+static double wait_for_experts(const builder *b, const rn_binding *pass, rn_expert_guess guess) {
+    return rn_experts_wait(&b->c->groups, &b->planner->options, &b->plan->caps,
+                           b->candidate->residency.expert_slots, pass->rows,
+                           pass->seconds[b->variant->slice], guess);
+}
+
+static void summarize_experts(builder *b) {
+    rn_plan *plan = b->plan;
+    rn_plan_summary *s = &plan->summary;
+    const rn_group_table *t = &b->c->groups;
+    const rn_plan_options *o = &b->planner->options;
+    uint32_t total = b->candidate->residency.expert_slots;
+    s->expert_layers = plan->expert_layer_count;
+    s->expert_slots_least = plan->expert_layer_count ? UINT32_MAX : 0;
+    for (uint32_t i = 0; i < plan->expert_layer_count; i++) {
+        const rn_plan_expert_layer *layer = &plan->expert_layers[i];
+        if (layer->experts > s->experts) s->experts = layer->experts;
+        if (layer->slots > s->expert_slots) s->expert_slots = layer->slots;
+        if (layer->slots < s->expert_slots_least) s->expert_slots_least = layer->slots;
+        s->expert_slot_bytes += layer->slots * layer->slot_bytes;
+        s->expert_token_bytes += layer->chosen * layer->expert_bytes;
+    }
+    s->expert_transit_bytes = plan->transit_places * plan->transit_bytes;
+    s->expert_read_bytes = (uint64_t)rn_experts_read(t, o, total, 1, RN_GUESS_EXPECTED);
+    s->expert_read_least_bytes = (uint64_t)rn_experts_read(t, o, total, 1, RN_GUESS_HIGH);
+    s->expert_read_most_bytes = (uint64_t)rn_experts_read(t, o, total, 1, RN_GUESS_LOW);
+    s->expert_hits_known = o->expert_hits != NULL;
+}
+
 // Of a run of one row, whether or not the workload has such passes.
 static rn_status find_pass_seconds(builder *b) {
     rn_plan_summary *s = &b->plan->summary;
@@ -447,16 +513,20 @@ static rn_status find_pass_seconds(builder *b) {
     if (pass)
         b->plan->prefill_tail_seconds =
             rn_planner_total(b->planner, b->variant, add_tail(b, b->binding), 0);
-    if (pass && s->streamed_bytes == 0 && b->planner->recipe->decode_rows > 1) {
+    if (pass && s->streamed_bytes == 0 && !b->c->on_demand && b->planner->recipe->decode_rows > 1) {
         RN_TRY(rn_planner_time_batch(b->planner, b->variant, &s->decode_seconds));
         s->seconds = s->prefill_seconds + (double)s->decode_steps * s->decode_seconds;
         return RN_OK;
     }
-    if (!pass || s->decode_steps) return RN_OK;
+    if (!pass || (s->decode_steps && !b->c->on_demand)) return RN_OK;
     RN_TRY(rn_arena_array(&b->plan->memory, b->stream.load_count, sizeof *ready, (void **)&ready));
     rn_traffic traffic = {.groups = b->c->groups.groups, .stream = &b->stream, .ready = ready};
-    s->decode_seconds =
+    double run =
         rn_cost_run(&b->plan->caps, pass->until[b->variant->slice], b->c->order.count, &traffic);
+    s->decode_least_seconds = run + wait_for_experts(b, pass, RN_GUESS_HIGH);
+    s->decode_most_seconds = run + wait_for_experts(b, pass, RN_GUESS_LOW);
+    if (s->decode_steps == 0)
+        s->decode_seconds = run + wait_for_experts(b, pass, RN_GUESS_EXPECTED);
     return RN_OK;
 }
 
@@ -486,6 +556,7 @@ static rn_status summarize(builder *b) {
     s->seconds = b->candidate->seconds;
     s->optimal = b->placement.optimal && !b->has_slack;
     b->plan->prefix_blocks = count_prefix(b->plan);
+    summarize_experts(b);
     RN_TRY(find_pass_seconds(b));
     RN_TRY(count_live(b));
     count_purposes(b->plan);
@@ -549,6 +620,23 @@ static rn_status write_offloads(builder *b) {
     return RN_OK;
 }
 
+static rn_status write_experts(builder *b) {
+    const rn_group_table *t = &b->c->groups;
+    rn_plan *plan = b->plan;
+    if (!b->c->on_demand) return RN_OK;
+    plan->expert_layer_count = t->expert_layer_count;
+    plan->stack_count = t->stack_count;
+    plan->transit_places = rn_experts_transit(t, &plan->transit_bytes);
+    RN_TRY(rn_arena_copy(&plan->memory, t->expert_layers,
+                         t->expert_layer_count * sizeof *t->expert_layers,
+                         (void **)&plan->expert_layers));
+    RN_TRY(rn_arena_copy(&plan->memory, t->stacks, t->stack_count * sizeof *t->stacks,
+                         (void **)&plan->stacks));
+    for (uint32_t i = 0; i < plan->expert_layer_count; i++)
+        plan->expert_layers[i].slots = rn_experts_slots(t, b->candidate->residency.expert_slots, i);
+    return RN_OK;
+}
+
 static rn_status write_groups(builder *b) {
     const rn_group_table *t = &b->c->groups;
     rn_plan *plan = b->plan;
@@ -572,8 +660,8 @@ static rn_status allocate(builder *b) {
     size_t offloads = plan->offload_count;
     size_t steps = positions + 2 * (size_t)plan->load_count + 4 * offloads;
     size_t held = b->planner->rule.values ? b->planner->rule.values->count : 0;
-    size_t buffers =
-        storages + positions + plan->group_count + 2 * (size_t)plan->load_count + offloads + held;
+    size_t buffers = storages + positions + plan->group_count + 2 * (size_t)plan->load_count +
+                     offloads + held + 1;
     plan->value_count = rn_graph_value_count(b->c->graph);
     RN_TRY(rn_arena_array(memory, steps, sizeof *plan->steps, (void **)&plan->steps));
     RN_TRY(rn_arena_array(memory, buffers, sizeof *plan->buffers, (void **)&plan->buffers));
@@ -606,6 +694,7 @@ static rn_status write_plan(builder *b) {
     RN_TRY(copy_text(b->plan, &b->plan->options.offload));
     RN_TRY(write_groups(b));
     RN_TRY(write_stream(b));
+    RN_TRY(write_experts(b));
     RN_TRY(write_offloads(b));
     RN_TRY(allocate(b));
     RN_TRY(rn_binding_place(&b->plan->memory, binding, &b->offloads, b->variant->slice,
@@ -613,6 +702,7 @@ static rn_status write_plan(builder *b) {
                             b->offsets, &b->placement));
     uint64_t always = binding->live.always_bytes - b->offloads.away_always_bytes;
     b->base = rn_residency_base(c, rn_planner_below(p) + always, b->candidate->residency, &b->ring);
+    b->experts = b->base - rn_experts_bytes(&c->groups, b->candidate->residency.expert_slots);
     b->plan->ring_offset = b->ring;
     b->plan->ring_bytes = rn_residency_ring(c, b->candidate->residency);
     RN_TRY(rn_stop_try(c->order.count));
@@ -622,6 +712,7 @@ static rn_status write_plan(builder *b) {
     add_rows(b);
     add_workspaces(b);
     add_loads(b);
+    add_experts(b);
     add_places(b);
     if (p->rule.values && !p->rule.values->is_first) add_held(b, 0);
     RN_TRY(summarize(b));
@@ -636,6 +727,7 @@ rn_status rn_plan_assemble(rn_planner *planner, const rn_candidate *candidate, r
     plan->caps = *planner->caps;
     plan->options = planner->options;
     plan->options.host_caps = NULL; // borrowed
+    plan->options.expert_hits = NULL;
     plan->suffix = planner->rule.suffix;
     memcpy(plan->name, planner->recipe->name, sizeof plan->name);
     builder b = {.planner = planner,

@@ -1,7 +1,7 @@
 // candidates.c — the list of all that a plan may be, without a budget in sight:
 //
 //     inference   rows {wanted, half, ... 1}   x slices of attention x residency
-//                 x weights in slices of rows
+//                 x weights in slices of rows x experts on demand
 //     training    micro-batches {1, 2, 4 ...}  x blocks recomputed   x slices x residency
 //                 x states on the host x saved values on the host, where that is another memory
 //
@@ -21,8 +21,14 @@
 
 // ---- cases --------------------------------------------------------------------------------------
 
-static rn_case *case_at(const rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point) {
-    return &p->cases[(micro * RN_PLAN_CUTS + cut) * RN_PLAN_POINTS + point];
+static rn_case *case_at(const rn_planner *p, uint32_t micro, bool on_demand, uint32_t cut,
+                        uint32_t point) {
+    size_t row = ((size_t)micro * RN_PLAN_DEMANDS + on_demand) * RN_PLAN_CUTS + cut;
+    return &p->cases[row * RN_PLAN_POINTS + point];
+}
+
+static rn_case *plain_case(const rn_planner *p, uint32_t micro) {
+    return case_at(p, micro, false, 0, 0);
 }
 
 static void close_case(rn_case *c) {
@@ -76,7 +82,7 @@ static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, 
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->link_bytes));
     RN_TRY(rn_arena_array(&c->memory, room, sizeof(uint64_t), (void **)&level->copy_bytes));
     for (uint32_t u = 0; u < t->group_count; u++)
-        if (!t->groups[u].resident && t->slot_bytes[u] <= largest)
+        if (!t->groups[u].resident && !t->groups[u].on_demand && t->slot_bytes[u] <= largest)
             level->groups[level->count++] = u;
     if (p->rule.suffix)
         turn_round(level);
@@ -102,12 +108,13 @@ static rn_status write_level(const rn_planner *p, rn_case *c, uint64_t largest, 
 static rn_status write_levels(const rn_planner *p, rn_case *c) {
     uint64_t below = UINT64_MAX;
     for (uint32_t u = 0; u < c->groups.group_count; u++)
-        if (!c->groups.groups[u].shared)
+        if (!c->groups.groups[u].shared && !c->groups.groups[u].on_demand)
             c->group_bytes += rn_round_up(c->groups.groups[u].bytes, RN_PLAN_ALIGN);
     while (c->level_count < RN_PLAN_LEVELS) {
         uint64_t largest = 0;
         for (uint32_t u = 0; u < c->groups.group_count; u++)
-            if (!c->groups.groups[u].resident && c->groups.slot_bytes[u] < below)
+            if (!c->groups.groups[u].resident && !c->groups.groups[u].on_demand &&
+                c->groups.slot_bytes[u] < below)
                 largest = rn_max_u64(largest, c->groups.slot_bytes[u]);
         if (largest == 0) break;
         RN_TRY(write_level(p, c, largest, &c->levels[c->level_count++]));
@@ -145,7 +152,7 @@ static rn_status fill_case(rn_planner *p, rn_case *c) {
         return rn_fail(RN_INVALID, "'%s' has no nodes: there is nothing to plan", p->recipe->name);
     RN_TRY(rn_plan_order_make(&c->memory, c->graph, &c->order));
     RN_TRY(rn_group_table_make(&c->memory, c->graph, p->caps, &c->order, &p->options,
-                               p->rule.values, &c->groups));
+                               p->rule.values, c->on_demand, &c->groups));
     for (uint32_t u = 0; u < c->groups.group_count && !p->recipe->weights_in_memory; u++)
         c->needs_staging |= !c->groups.groups[u].shared || c->groups.groups[u].brings;
     c->own_memory = p->caps->own_memory;
@@ -246,15 +253,17 @@ static rn_status make_front(rn_planner *p, uint32_t micro, rn_case *c) {
     return rn_front_make(&p->memory, c->graph, &c->order, b, &p->fronts[micro]);
 }
 
-static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t point) {
-    rn_case *c = case_at(p, micro, cut, point);
-    bool is_plain = cut == 0 && point == 0;
+static rn_status open_case(rn_planner *p, uint32_t micro, bool on_demand, uint32_t cut,
+                           uint32_t point) {
+    rn_case *c = case_at(p, micro, on_demand, cut, point);
+    bool is_plain = cut == 0 && point == 0 && !on_demand;
     if (c->is_open) return RN_OK;
     rn_case **oldest = &p->opened[p->open_count % RN_PLAN_OPEN_CASES];
     if (!is_plain && *oldest) close_case(*oldest);
     if (!is_plain) *oldest = NULL;
     rn_arena_init(&c->memory, FROM, 0);
     c->is_open = true; // to be closed in any case
+    c->on_demand = on_demand;
     rn_status s = build_graph(p, micro, cut, point, &c->graph);
     if (s == RN_OK) s = fill_case(p, c);
     if (s == RN_OK && is_plain) s = make_front(p, micro, c);
@@ -270,8 +279,8 @@ static rn_status open_case(rn_planner *p, uint32_t micro, uint32_t cut, uint32_t
 
 rn_status rn_planner_open(rn_planner *p, const rn_variant *v, rn_case **out_case,
                           rn_binding **out_binding) {
-    RN_TRY(open_case(p, v->micro, v->cut, v->point));
-    rn_case *c = *out_case = case_at(p, v->micro, v->cut, v->point);
+    RN_TRY(open_case(p, v->micro, v->on_demand, v->cut, v->point));
+    rn_case *c = *out_case = case_at(p, v->micro, v->on_demand, v->cut, v->point);
     return trace(p, c, v->rows, out_binding);
 }
 
@@ -292,6 +301,7 @@ rn_status rn_planner_peak(rn_planner *p, rn_variant *v) {
     rn_arena_free_all(&scratch);
     v->always_bytes = rn_planner_below(p) + b->live.always_bytes - offloads.away_always_bytes;
     v->floor_bytes = v->always_bytes + rn_min_u64(v->peak_bytes[0], v->peak_bytes[1]) +
+                     rn_experts_bytes(&c->groups, 0) +
                      (c->level_count ? 0 : c->group_bytes); // none of them can be streamed
     v->has_peak = s == RN_OK;
     return s;
@@ -327,14 +337,14 @@ rn_status rn_planner_place(rn_planner *p, rn_variant *v) {
 }
 
 static bool has_passes(const rn_planner *p) {
-    return p->rows[p->rows_count - 1] == 1 && !has_backward(case_at(p, 0, 0, 0)->graph);
+    return p->rows[p->rows_count - 1] == 1 && !has_backward(plain_case(p, 0)->graph);
 }
 
 rn_status rn_planner_open_decode(rn_planner *p, const rn_variant *v, rn_binding **out) {
     *out = NULL;
     if (!has_passes(p)) return RN_OK;
-    RN_TRY(open_case(p, v->micro, v->cut, v->point));
-    return bind(p, case_at(p, v->micro, v->cut, v->point), p->rows_count - 1, out);
+    RN_TRY(open_case(p, v->micro, v->on_demand, v->cut, v->point));
+    return bind(p, case_at(p, v->micro, v->on_demand, v->cut, v->point), p->rows_count - 1, out);
 }
 
 // Rows that do not fit into one run are shared out to several.
@@ -342,9 +352,9 @@ rn_status rn_planner_time_batch(rn_planner *p, const rn_variant *v, double *out_
     uint64_t all = rn_max_u64(p->recipe->decode_rows, 1), most = p->rows[v->rows];
     uint64_t runs = most ? rn_div_up(all, most) : 1;
     rn_binding *batch;
-    RN_TRY(open_case(p, v->micro, v->cut, v->point));
-    RN_TRY(bind_at(p, case_at(p, v->micro, v->cut, v->point), RN_PLAN_ROWS, rn_div_up(all, runs),
-                   &batch));
+    RN_TRY(open_case(p, v->micro, v->on_demand, v->cut, v->point));
+    RN_TRY(bind_at(p, case_at(p, v->micro, v->on_demand, v->cut, v->point), RN_PLAN_ROWS,
+                   rn_div_up(all, runs), &batch));
     *out_seconds = (double)runs * batch->total_seconds[v->slice];
     return RN_OK;
 }
@@ -373,7 +383,7 @@ static void insert_variant(rn_planner *p, rn_variant v) {
 
 // Whether values of a run may be on the host for a while.
 static bool has_offloads(const rn_planner *p) {
-    return p->caps->own_memory && case_at(p, 0, 0, 0)->trains;
+    return p->caps->own_memory && plain_case(p, 0)->trains;
 }
 
 // Whether a share is what was asked for.
@@ -409,12 +419,20 @@ static bool allows_slice(const rn_planner *p, const rn_binding *b, uint32_t slic
     return b->slices[slice] && (!most || fine || slice == finest);
 }
 
+// Experts on demand, or not, where there is a choice. What they read comes on top of the bound.
+static void insert_demands(rn_planner *p, rn_variant v) {
+    bool forced = p->has_demand && p->options.experts == RN_EXPERTS_ALWAYS;
+    if (!forced) insert_shares(p, v);
+    v.on_demand = true;
+    if (p->has_demand) insert_variant(p, v);
+}
+
 static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) {
     const rn_front *front = &p->fronts[micro];
     rn_binding *b, *pass;
     double passes = (double)rn_planner_decode_steps(p);
-    RN_TRY(bind(p, case_at(p, micro, 0, 0), rows, &b));
-    RN_TRY(bind(p, case_at(p, micro, 0, 0), p->rows_count - 1, &pass));
+    RN_TRY(bind(p, plain_case(p, micro), rows, &b));
+    RN_TRY(bind(p, plain_case(p, micro), p->rows_count - 1, &pass));
     for (uint32_t point = 0; point < front->count; point++)
         for (uint32_t slice = 0; slice < RN_PLAN_SLICES; slice++) {
             rn_variant v = {.micro = micro, .point = point, .rows = rows, .slice = slice};
@@ -423,14 +441,15 @@ static rn_status list_variants_of(rn_planner *p, uint32_t micro, uint32_t rows) 
                               passes * pass->total_seconds[slice];
             if (!allows_point(p, front, point)) continue;
             for (v.cut = 0; allows_slice(p, b, slice) && v.cut < p->cut_count; v.cut++)
-                insert_shares(p, v);
+                insert_demands(p, v);
         }
     return RN_OK;
 }
 
 static rn_status list_variants(rn_planner *p) {
     size_t room = (size_t)p->micro_count * p->rows_count * RN_PLAN_POINTS * RN_PLAN_SLICES *
-                  p->cut_count * (has_offloads(p) ? RN_SHARE_COUNT * RN_SHARE_COUNT : 1);
+                  p->cut_count * (has_offloads(p) ? RN_SHARE_COUNT * RN_SHARE_COUNT : 1) *
+                  RN_PLAN_DEMANDS;
     RN_TRY(rn_arena_array(&p->memory, room, sizeof *p->variants, (void **)&p->variants));
     for (uint32_t m = 0; m < p->micro_count; m++)
         for (uint32_t r = 0; r < p->rows_count; r++)
@@ -457,6 +476,17 @@ static rn_status check_wanted(const rn_planner *p, bool allowed) {
         "use a number that divides the batch");
 }
 
+// Experts can be on demand where a run is for inference and the device's memory is the host's, and
+// nobody says what else is to stay or go.
+static void find_demand(rn_planner *p) {
+    const rn_plan_options *o = &p->options;
+    const rn_case *c = plain_case(p, 0);
+    bool asked = o->keep || o->offload || o->resident_blocks || o->resident_bytes;
+    p->has_demand = c->groups.has_stacks && !c->trains && !p->caps->own_memory && !p->rule.values &&
+                    !p->rule.suffix && !p->rule.ring_bytes && !asked &&
+                    o->experts != RN_EXPERTS_NEVER;
+}
+
 // The numbers into which the batch can be cut evenly: powers of two, and single samples. Exact sums
 // have one order whatever the budget: that of a tree of single samples, each computed alone.
 static rn_status list_micro(rn_planner *p) {
@@ -481,7 +511,7 @@ static rn_status list_micro(rn_planner *p) {
 // larger ones, so that there are not many more nodes than it has anyway. In training all weights
 // are whole, and in the phases of a program, which know each other's by name.
 static rn_status list_cuts(rn_planner *p) {
-    const rn_case *c = case_at(p, 0, 0, 0);
+    const rn_case *c = plain_case(p, 0);
     uint64_t least = rn_max_u64(8 << 20, c->group_bytes / 256), largest = 0;
     uint64_t sizes[RN_PLAN_CUTS - 1] = {4 * least, least};
     p->cuts[p->cut_count++] = 0;
@@ -507,7 +537,7 @@ static bool is_corner(const rn_planner *p, const rn_variant *v, const rn_binding
 
 static bool is_corner_at(const rn_planner *p, uint32_t variant) {
     const rn_variant *v = &p->variants[variant];
-    return is_corner(p, v, &case_at(p, v->micro, 0, 0)->bindings[v->rows]);
+    return is_corner(p, v, &plain_case(p, v->micro)->bindings[v->rows]);
 }
 
 // The one that looks best before it is placed: with it tried first, few of those that differ in
@@ -543,12 +573,13 @@ static rn_status find_frugal(rn_planner *p) {
 
 static rn_status fill_planner(rn_planner *p) {
     RN_TRY(list_micro(p));
-    size_t cases = (size_t)p->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS;
-    RN_TRY(rn_arena_array(&p->memory, cases, sizeof *p->cases, (void **)&p->cases));
+    p->case_count = p->micro_count * RN_PLAN_DEMANDS * RN_PLAN_CUTS * RN_PLAN_POINTS;
+    RN_TRY(rn_arena_array(&p->memory, p->case_count, sizeof *p->cases, (void **)&p->cases));
     RN_TRY(rn_arena_array(&p->memory, p->micro_count, sizeof *p->fronts, (void **)&p->fronts));
     for (uint32_t m = 0; m < p->micro_count; m++)
-        RN_TRY(open_case(p, m, 0, 0));
-    RN_TRY(rn_constraints_check(&p->options, case_at(p, 0, 0, 0), p->rule.values));
+        RN_TRY(open_case(p, m, false, 0, 0));
+    find_demand(p);
+    RN_TRY(rn_constraints_check(&p->options, plain_case(p, 0), p->rule.values));
     RN_TRY(list_cuts(p));
     RN_TRY(list_variants(p));
     return find_frugal(p);
@@ -565,7 +596,7 @@ rn_status rn_planner_init(const rn_recipe *recipe, const rn_device_caps *caps,
 }
 
 void rn_planner_destroy(rn_planner *p) {
-    for (uint32_t i = 0; p->cases && i < p->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS; i++)
+    for (uint32_t i = 0; p->cases && i < p->case_count; i++)
         if (p->cases[i].is_open) close_case(&p->cases[i]);
     rn_arena_free_all(&p->memory);
 }

@@ -22,7 +22,7 @@ enum { MANY_ACCESSES = 256, FEW_CHOICES = 3 }; // of a large training step
 
 void rn_residency_mark(const rn_case *c, rn_residency r, bool *out_resident) {
     for (uint32_t u = 0; u < c->groups.group_count; u++)
-        out_resident[u] = true;
+        out_resident[u] = !c->groups.groups[u].on_demand;
     for (uint32_t k = r.kept; r.slots && k < c->levels[r.level].count; k++)
         out_resident[c->levels[r.level].groups[k]] = false;
 }
@@ -35,11 +35,15 @@ uint64_t rn_residency_ring(const rn_case *c, rn_residency r) {
 uint64_t rn_residency_base(const rn_case *c, uint64_t always_bytes, rn_residency r,
                            uint64_t *out_ring_offset) {
     const rn_level *level = &c->levels[r.level];
+    uint64_t base = c->group_bytes + always_bytes;
     *out_ring_offset = 0;
-    if (r.slots == 0) return c->group_bytes + always_bytes;
-    *out_ring_offset =
-        rn_round_up(level->resident_bytes[r.kept] + always_bytes, RN_PLAN_SLOT_ALIGN);
-    return *out_ring_offset + rn_residency_ring(c, r);
+    if (r.slots) {
+        *out_ring_offset =
+            rn_round_up(level->resident_bytes[r.kept] + always_bytes, RN_PLAN_SLOT_ALIGN);
+        base = *out_ring_offset + rn_residency_ring(c, r);
+    }
+    if (!c->on_demand) return base;
+    return rn_round_up(base, RN_PLAN_SLOT_ALIGN) + rn_experts_bytes(&c->groups, r.expert_slots);
 }
 
 uint64_t rn_case_staging(const rn_case *c) {
@@ -90,6 +94,7 @@ typedef struct chooser {
     const rn_binding *binding;
     const rn_binding *pass; // of one row; or NULL
     uint64_t passes;
+    uint32_t expert_slots; // of the candidate that is looked at
     rn_stream stream;
     rn_offloads offloads;
     bool *resident;          // (weight groups)
@@ -125,8 +130,11 @@ static double simulate(const chooser *ch, const rn_binding *binding, bool no_hom
                           .offloads = &ch->offloads,
                           .no_homes = no_homes,
                           .done = ch->done};
-    return rn_cost_run(ch->planner->caps, binding->until[ch->v->slice], ch->c->order.count,
-                       &traffic);
+    double run =
+        rn_cost_run(ch->planner->caps, binding->until[ch->v->slice], ch->c->order.count, &traffic);
+    return run + rn_experts_wait(&ch->c->groups, &ch->planner->options, ch->planner->caps,
+                                 ch->expert_slots, binding->rows, binding->seconds[ch->v->slice],
+                                 RN_GUESS_EXPECTED);
 }
 
 // States go with the last of several micro-batches.
@@ -188,12 +196,19 @@ static bool is_cancelled(const chooser *ch) {
            RN_STOP_CANCEL;
 }
 
+// Of a run, expected.
+static uint64_t read_of_experts(const chooser *ch, rn_residency r) {
+    return (uint64_t)rn_experts_read(&ch->c->groups, &ch->planner->options, r.expert_slots,
+                                     ch->binding->rows, RN_GUESS_EXPECTED);
+}
+
 // Whether it could be tried.
 static bool offer(chooser *ch, rn_residency r, uint64_t bytes) {
     if (!fits_host(ch->planner, ch->c, ch->binding, &ch->offloads, r, &ch->stream.from_host))
         return false;
     if (r.slots && !can_stream(ch, r)) return false;
     if (r.slots == 0) ch->stream.slot_count = ch->stream.load_count = 0;
+    ch->expert_slots = r.expert_slots;
     double pass = find_pass(ch, r);
     if (is_slower(ch, bound_of(ch, ch->binding, 0), pass)) return true;
     double run = simulate(ch, ch->binding, false);
@@ -201,7 +216,8 @@ static bool offer(chooser *ch, rn_residency r, uint64_t bytes) {
                               .residency = r,
                               .planned_bytes = bytes,
                               .read_bytes = (r.slots ? ch->stream.read_bytes : 0) +
-                                            ch->offloads.home_bytes + ch->offloads.sent_bytes,
+                                            ch->offloads.home_bytes + ch->offloads.sent_bytes +
+                                            read_of_experts(ch, r),
                               .from_host = ch->stream.from_host,
                               .seconds = total_of(ch, run, pass),
                               .decode_seconds = pass};
@@ -253,10 +269,20 @@ static void offer_level(chooser *ch, uint32_t level, uint32_t slots, uint64_t bu
     }
 }
 
+// Slots for experts in what all other weights leave free: more of them are never slower. Where
+// other weights are streamed, each run reads these, and experts have none.
+static uint32_t fit_experts(const chooser *ch, uint64_t free_bytes) {
+    const rn_group_table *t = &ch->c->groups;
+    return ch->c->on_demand ? rn_experts_fit(t, rn_experts_bytes(t, 0) + free_bytes) : 0;
+}
+
 static void offer_all(chooser *ch, uint64_t budget, const uint64_t heights[2]) {
     rn_residency everything = {0};
     uint64_t bytes = plan_bytes(ch->c, ch->v, everything, heights);
-    if (bytes <= budget && ch->c->all_may_stay) (void)offer(ch, everything, bytes);
+    if (bytes <= budget && ch->c->all_may_stay) {
+        everything.expert_slots = fit_experts(ch, budget - bytes);
+        (void)offer(ch, everything, plan_bytes(ch->c, ch->v, everything, heights));
+    }
     if (ch->best->variant == ch->variant && ch->best->seconds == ch->v->bound_seconds &&
         ch->best->read_bytes == 0)
         return; // as fast as this variant can be, and nothing is read
@@ -365,7 +391,7 @@ static rn_status improve(chooser *ch, uint64_t budget) {
 // faster than the best, which moves nothing.
 static bool is_late(const rn_variant *v, const rn_candidate *best) {
     return best->variant != RN_NO_STEP && best->read_bytes == 0 &&
-           (v->states || v->sent || v->cut) && v->bound_seconds >= best->seconds;
+           (v->states || v->sent || v->cut || v->on_demand) && v->bound_seconds >= best->seconds;
 }
 
 rn_status rn_choose(rn_planner *p, uint64_t budget_bytes, rn_candidate *out) {

@@ -156,7 +156,9 @@ static rn_status build_host(void *self, const rn_recipe_options *options, rn_gra
 static rn_status plan_host(const maker *m, const attempt *a, uint64_t budget, rn_plan **out) {
     host_recipe self = {m->recipe, a->first_block};
     rn_recipe recipe = *m->recipe;
-    rn_plan_options options = {.effort = m->options.effort, .budget_bytes = rn_max_u64(budget, 1)};
+    rn_plan_options options = {.effort = m->options.effort,
+                               .budget_bytes = rn_max_u64(budget, 1),
+                               .experts = RN_EXPERTS_NEVER};
     recipe.self = &self;
     recipe.build = build_host;
     recipe.destroy = NULL;

@@ -70,8 +70,10 @@ static void count_needed(rn_expert_cache *c, const int32_t *ids, uint64_t count)
         if (*needed < UINT32_MAX) ++*needed;
         if (*needed > most) most = *needed;
     }
-    c->unit *= GROWTH;
+    c->unit = c->by_recency ? c->unit + 1 : c->unit * GROWTH;
     if (c->unit > LARGE) scale_down(c);
+    for (uint32_t e = 0; e < c->experts && c->by_recency; e++)
+        if (c->needed[e] > 0) c->counts[e] = 0;
     for (uint32_t e = 0; e < c->experts; e++)
         if (c->needed[e] > 0) c->counts[e] += c->unit * ((double)c->needed[e] / (double)most);
 }
@@ -82,39 +84,28 @@ static bool is_lower(const rn_expert_cache *c, uint32_t a, uint32_t b) {
     return c->counts[a] < c->counts[b] || (c->counts[a] == c->counts[b] && a < b);
 }
 
-// The slot of the lowest count; an empty one before all others. RN_NO_SLOT: none. `running`: among
-// experts that the run needs, else among the others.
-static uint32_t find_victim(const rn_expert_cache *c, bool running) {
+// The slot of the lowest count among experts that the run does not need; an empty one before all
+// others. RN_NO_SLOT: none.
+static uint32_t find_victim(const rn_expert_cache *c) {
     uint32_t best = RN_NO_SLOT;
     for (uint32_t s = 0; s < c->slots; s++) {
         uint32_t e = c->expert_in[s];
-        if (e == RN_NO_EXPERT && !running) return s;
-        if (e == RN_NO_EXPERT || (c->needed[e] > 0) != running) continue;
+        if (e == RN_NO_EXPERT) return s;
+        if (c->needed[e] > 0) continue;
         if (best == RN_NO_SLOT || is_lower(c, e, c->expert_in[best])) best = s;
     }
     return best;
 }
 
-static void give(rn_expert_cache *c, uint32_t slot, rn_expert_miss *miss, bool waits) {
+static void admit(rn_expert_cache *c, rn_expert_miss *miss, bool is_short) {
+    uint32_t slot = find_victim(c);
+    uint32_t victim = slot == RN_NO_SLOT ? RN_NO_EXPERT : c->expert_in[slot];
+    if (slot == RN_NO_SLOT) return;
+    if (victim != RN_NO_EXPERT && is_short && c->counts[miss->expert] < c->counts[victim]) return;
     rn_expert_cache_drop(c, slot);
     c->expert_in[slot] = miss->expert;
     c->slot_of[miss->expert] = slot;
     miss->slot = slot;
-    miss->waits = waits;
-}
-
-static void admit(rn_expert_cache *c, rn_expert_miss *miss, bool is_short) {
-    uint32_t slot = find_victim(c, false);
-    if (slot != RN_NO_SLOT) {
-        uint32_t victim = c->expert_in[slot];
-        bool admitted =
-            victim == RN_NO_EXPERT || !is_short || c->counts[miss->expert] >= c->counts[victim];
-        if (admitted) give(c, slot, miss, false);
-        return;
-    }
-    slot = find_victim(c, true);
-    if (slot == RN_NO_SLOT) return;
-    if (c->counts[miss->expert] > c->counts[c->expert_in[slot]]) give(c, slot, miss, true);
 }
 
 // The misses with the highest counts choose first, so none takes the slot of another.

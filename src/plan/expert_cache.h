@@ -7,10 +7,10 @@
 //
 //     counts     an expert's count is halved every 12 runs; a run adds 1 to the expert that most of
 //                its rows chose, and to others in proportion (a single row: 1 to each of its k)
-//     victim     the lowest count among experts that the run does not need; the lowest id on a tie
+//     victim     the lowest count among experts that the run does not need (those it needs stay);
+//                the lowest id on a tie
 //     admission  where slots are fewer than what the run needs, a miss takes the victim's slot only
-//                if its own count is not lower; and the slot of an expert that the run needs, too,
-//                if its count is higher: it `waits` then until that one has been used
+//                if its own count is not lower
 //
 // Pure bookkeeping, without memory of its own or a clock. The same choices in the same order give
 // the same hits, whatever the machine: the bytes that a text reads are reproducible.
@@ -40,12 +40,12 @@ typedef struct rn_expert_cache {
     uint32_t *order;     // (experts): scratch
     double *counts;      // (experts), in units of `unit`
     double unit;         // doubled every 12 runs instead of halving all counts
+    bool by_recency;     // for comparison: counts are when they were last needed
 } rn_expert_cache;
 
 typedef struct rn_expert_miss {
     uint32_t expert;
     uint32_t slot; // RN_NO_SLOT: transit
-    bool waits;    // the slot's expert is needed by this run, too, and is used first
 } rn_expert_miss;
 
 // An empty cache; `slots` may be 0. RN_INVALID: no experts, too many, or more slots than experts.

@@ -41,7 +41,7 @@ static rn_status plan_for(rn_planner *planner, uint64_t budget_bytes, rn_plan **
 
 // The graph leaves the planner with the plan.
 static void hand_over_graph(rn_planner *planner, const rn_plan *plan) {
-    for (uint32_t i = 0; i < planner->micro_count * RN_PLAN_CUTS * RN_PLAN_POINTS; i++)
+    for (uint32_t i = 0; i < planner->case_count; i++)
         if (planner->cases[i].graph == plan->graph) planner->cases[i].graph = NULL;
 }
 
@@ -87,6 +87,12 @@ const rn_graph *rn_plan_graph(const rn_plan *plan) {
     return plan->graph;
 }
 
+const rn_plan_stack *rn_plan_stack_of(const rn_plan *plan, rn_value weight) {
+    uint32_t group = weight == RN_NO_VALUE ? RN_NO_LOAD : plan->places[weight].group;
+    bool is_one = group != RN_NO_LOAD && plan->groups[group].on_demand;
+    return is_one ? &plan->stacks[plan->groups[group].stack] : NULL;
+}
+
 uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step) {
     uint32_t buffer = plan->places[value].buffer;
     if (buffer == RN_NO_BUFFER || plan->buffers[buffer].offload == RN_NO_OFFLOAD) return buffer;
@@ -98,11 +104,12 @@ uint32_t rn_plan_buffer_at(const rn_plan *plan, rn_value value, uint32_t step) {
 
 // Measured: 140 to 270 bytes an argument in a plan, 100 to 180 in a session, and a few blocks that
 // arenas are made of. The plan's graph has the constants' bytes, a copy of its own, and its arena
-// loses up to an eighth.
-enum { ARGUMENT_BYTES = 448, BLOCKS_BYTES = 384 << 10, CONSTANT_ALIGN = 64 };
+// loses up to an eighth. Of each matrix of a stack there is a tensor to be found, and of each
+// expert of a layer a count and its slot.
+enum { ARGUMENT_BYTES = 448, EXPERT_BYTES = 32, BLOCKS_BYTES = 384 << 10, CONSTANT_ALIGN = 64 };
 
 uint64_t rn_plan_table_bytes(const rn_graph *graph) {
-    uint64_t arguments = 0, constants = 0, bytes = 0;
+    uint64_t arguments = 0, constants = 0, experts = 0, bytes = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(graph); i++) {
         const rn_node *node = rn_graph_node(graph, i);
         arguments += (uint64_t)node->input_count + node->output_count;
@@ -112,8 +119,9 @@ uint64_t rn_plan_table_bytes(const rn_graph *graph) {
         if (info->role == RN_ROLE_CONSTANT &&
             rn_dtype_bytes(info->dtype, rn_shape_elements(info->shape, 1), &bytes))
             constants += rn_round_up(bytes + bytes / 8, CONSTANT_ALIGN);
+        experts += info->experts;
     }
-    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments + constants;
+    return BLOCKS_BYTES + ARGUMENT_BYTES * arguments + EXPERT_BYTES * experts + constants;
 }
 
 // ---- sweep --------------------------------------------------------------------------------------

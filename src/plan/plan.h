@@ -37,6 +37,14 @@
 // a buffer of their own (row_tables); the lookups then read that buffer, and the ids, an input that
 // nobody else reads, are rewritten to places in it.
 //
+// Of a mixture of experts the stacks of matrices may be *on demand*: no run needs all of a layer's
+// experts, so a run brings those that its router chose. Each such layer has a fixed number of slots
+// for experts (expert_cache.h has the rule by which they stay), in all its stacks alike; what gets
+// no slot passes through places that all layers share, in turn: transit. These weights are in
+// weight groups of their own, which are neither resident nor have loads.
+//
+//     | ring | slots: layer 0 gate | up | down | layer 1 gate | ... | transit | intermediates |
+//
 // Of a training step on a device of its own memory, some values are *offloaded* to the host. What
 // is saved for the backward pass: behind the last COMPUTE of the forward pass that touches it
 // stands its OFFLOAD (queue 3), a little later a WAIT of queue 0, with which its buffer ends;
@@ -70,8 +78,9 @@
 typedef enum rn_buffer_kind {
     RN_BUFFER_VALUE,     // one or more values that share their bytes
     RN_BUFFER_WORKSPACE, // of one step
-    RN_BUFFER_GROUP,     // resident weights, or one load of a slot
-    RN_BUFFER_HELD       // persistent values of other phases of a program (program.h)
+    RN_BUFFER_GROUP,     // resident weights, one load of a slot, or a layer's slots for experts
+    RN_BUFFER_HELD,      // persistent values of other phases of a program (program.h)
+    RN_BUFFER_TRANSIT    // for experts that get no slot
 } rn_buffer_kind;
 
 typedef struct rn_plan_buffer {
@@ -108,7 +117,29 @@ typedef struct rn_plan_group {
     bool shared;   // resident at `offset`, where another phase's plan holds them
     bool brings;   // shared, and this phase is the one that reads them
     uint64_t offset;
+    bool on_demand; // one weight, `stack`, of which a run brings the experts that it needs
+    uint32_t stack;
 } rn_plan_group;
+
+// A weight whose matrices are brought on demand.
+typedef struct rn_plan_stack {
+    rn_value weight;
+    uint32_t layer;        // of expert_layers
+    uint64_t matrix_bytes; // of an expert, as in the file
+    uint64_t place_bytes;  // of it in memory: with the pages around it
+    uint32_t buffer;       // of the layer's slots; RN_NO_BUFFER: it has none
+} rn_plan_stack;
+
+// The experts of one router.
+typedef struct rn_plan_expert_layer {
+    rn_value ids; // what the router chose
+    uint32_t block;
+    uint32_t experts, chosen; // chosen: by a row
+    uint32_t slots;
+    uint32_t first_stack, stack_count;
+    uint64_t expert_bytes; // of the file, in all stacks
+    uint64_t slot_bytes;
+} rn_plan_expert_layer;
 
 // A table whose rows are gathered for the ids of one input.
 typedef struct rn_plan_rows {
@@ -232,10 +263,15 @@ struct rn_plan {
     rn_plan_place *places;   // (value_count + 1), by value
     rn_plan_group *groups;   // (group_count)
     rn_value *group_values;
-    rn_plan_load *loads;       // (load_count)
-    rn_plan_rows *row_tables;  // (row_table_count)
-    rn_plan_offload *offloads; // (offload_count)
-    rn_plan_step *steps;       // (step_count)
+    rn_plan_load *loads;                 // (load_count)
+    rn_plan_rows *row_tables;            // (row_table_count)
+    rn_plan_offload *offloads;           // (offload_count)
+    rn_plan_expert_layer *expert_layers; // (expert_layer_count); none: no experts are on demand
+    rn_plan_stack *stacks;               // (stack_count), layer after layer
+    uint32_t expert_layer_count, stack_count;
+    uint32_t transit_buffer, transit_places; // of transit_bytes each
+    uint64_t transit_bytes;
+    rn_plan_step *steps; // (step_count)
     rn_plan_reason *reasons;
     uint32_t buffer_count, value_count, group_count, load_count, step_count, reason_count;
     uint32_t row_table_count, offload_count;
@@ -276,6 +312,9 @@ RN_MUST_USE rn_status rn_plan_find_segment(const rn_plan *plan, uint32_t first, 
 uint64_t rn_plan_segments_bytes(const rn_plan *plan, const rn_segment_table *segments);
 // Of the weight group's bytes, with those around it, in a slot of the ring and on the host.
 uint64_t rn_plan_group_room(const rn_plan *plan, uint32_t group);
+
+// The weight's stack where it is on demand, or NULL.
+const rn_plan_stack *rn_plan_stack_of(const rn_plan *plan, rn_value weight);
 
 // The gathered rows that a lookup reads, or NULL; their bytes with RN_ROWS bound to a number.
 const rn_plan_rows *rn_plan_rows_of(const rn_plan *plan, uint32_t node);

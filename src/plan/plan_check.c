@@ -13,7 +13,8 @@ static bool collide(const rn_plan_buffer *a, const rn_plan_buffer *b) {
 }
 
 static bool is_slot(const rn_plan *plan, const rn_plan_buffer *b) {
-    return b->kind == RN_BUFFER_GROUP && !plan->groups[b->group].resident;
+    return b->kind == RN_BUFFER_GROUP && !plan->groups[b->group].resident &&
+           !plan->groups[b->group].on_demand;
 }
 
 static bool buffers_are_apart(const rn_plan *plan) {
@@ -24,6 +25,7 @@ static bool buffers_are_apart(const rn_plan *plan) {
         if (b->always && (b->first_step != 0 || b->last_step != plan->step_count - 1)) return false;
         if (!rn_add_u64(b->offset, b->bytes, &end) || end > plan->summary.arena_bytes) return false;
         if (b->offset % 64 || (is_slot(plan, b) && b->offset % RN_PAGE_BYTES)) return false;
+        if (b->kind == RN_BUFFER_TRANSIT && b->offset % RN_PAGE_BYTES) return false;
         for (uint32_t j = 0; j < i; j++)
             if (collide(b, &plan->buffers[j])) return false;
     }
@@ -55,10 +57,23 @@ static bool summary_adds_up(const rn_plan *plan) {
 
 // ---- what a step reads and writes is there ------------------------------------------------------
 
+// The layer's slots hold its matrices, and a place of transit one with the pages around it.
+static bool stack_is_there(const rn_plan *plan, uint32_t group) {
+    const rn_plan_stack *s = &plan->stacks[plan->groups[group].stack];
+    const rn_plan_expert_layer *layer = &plan->expert_layers[s->layer];
+    uint64_t bytes = s->buffer == RN_NO_BUFFER ? 0 : plan->buffers[s->buffer].bytes;
+    return layer->slots <= layer->experts && bytes == layer->slots * s->place_bytes &&
+           s->place_bytes * layer->experts >= plan->groups[group].bytes &&
+           s->place_bytes <= plan->transit_bytes &&
+           s->matrix_bytes + RN_PAGE_BYTES <= plan->transit_bytes && plan->transit_places >= 2 &&
+           plan->buffers[plan->transit_buffer].bytes == plan->transit_places * plan->transit_bytes;
+}
+
 // The weight group's bytes at a step: resident, or in a load whose READ this or an earlier step
 // waited for.
 static bool group_is_there(const rn_plan *plan, uint32_t group, uint32_t step) {
     if (plan->groups[group].resident) return true;
+    if (plan->groups[group].on_demand) return stack_is_there(plan, group);
     for (uint32_t u = 0; u < plan->load_count; u++)
         if (plan->loads[u].group == group && is_alive(&plan->buffers[plan->loads[u].buffer], step))
             return true;

@@ -56,6 +56,25 @@ static void write_bytes(const rn_plan_summary *s, rn_json *json) {
     rn_json_end(json);
 }
 
+static void write_experts(const rn_plan_summary *s, rn_json *json) {
+    if (s->expert_layers == 0) return;
+    rn_json_object(json, "experts");
+    rn_json_u64(json, "layers", s->expert_layers);
+    rn_json_u64(json, "of_a_layer", s->experts);
+    rn_json_u64(json, "slots_least", s->expert_slots_least);
+    rn_json_u64(json, "slots", s->expert_slots);
+    rn_json_u64(json, "slot_bytes", s->expert_slot_bytes);
+    rn_json_u64(json, "transit_bytes", s->expert_transit_bytes);
+    rn_json_u64(json, "token_bytes", s->expert_token_bytes);
+    rn_json_u64(json, "read_bytes", s->expert_read_bytes);
+    rn_json_u64(json, "read_least_bytes", s->expert_read_least_bytes);
+    rn_json_u64(json, "read_most_bytes", s->expert_read_most_bytes);
+    rn_json_f64(json, "decode_least_seconds", s->decode_least_seconds);
+    rn_json_f64(json, "decode_most_seconds", s->decode_most_seconds);
+    rn_json_bool(json, "hits_known", s->expert_hits_known);
+    rn_json_end(json);
+}
+
 static void write_summary(const rn_plan_summary *s, rn_json *json) {
     write_bytes(s, json);
     rn_json_f64(json, "seconds", s->seconds);
@@ -77,6 +96,7 @@ static void write_summary(const rn_plan_summary *s, rn_json *json) {
     rn_json_u64(json, "host_saved_bytes", s->host_saved_bytes);
     rn_json_u64(json, "host_states", s->host_states);
     rn_json_u64(json, "host_saved", s->host_saved);
+    write_experts(s, json);
     if (s->host_blocks == 0) return;
     rn_json_u64(json, "host_blocks", s->host_blocks);
     rn_json_u64(json, "interleaved_blocks", s->interleaved_blocks);

@@ -23,12 +23,14 @@ const char *rn_plan_buffer_name(const rn_plan *plan, const rn_plan_buffer *buffe
     if (buffer->kind == RN_BUFFER_WORKSPACE)
         return rn_graph_node(plan->graph, plan->steps[buffer->first_step].node)->name;
     if (buffer->kind == RN_BUFFER_HELD) return "held for other phases";
+    if (buffer->kind == RN_BUFFER_TRANSIT) return "transit of experts";
     if (buffer->kind == RN_BUFFER_VALUE) return rn_graph_value(plan->graph, buffer->value)->name;
     return group_name(plan, &plan->groups[buffer->group]);
 }
 
 bool rn_plan_is_streamed(const rn_plan *plan, const rn_plan_buffer *buffer) {
-    return buffer->kind == RN_BUFFER_GROUP && !plan->groups[buffer->group].resident;
+    return buffer->kind == RN_BUFFER_GROUP && !plan->groups[buffer->group].resident &&
+           !plan->groups[buffer->group].on_demand;
 }
 
 uint32_t rn_plan_peak_step(const rn_plan *plan) {
@@ -86,11 +88,39 @@ static rn_status print_bytes(const rn_plan *plan, rn_sink sink) {
                 SIZE(s->host_weight_bytes), more);
 }
 
+static double per_second(double seconds) {
+    return seconds > 0 ? 1 / seconds : 0;
+}
+
+// What a row chooses, what of it is read, and how fast rows follow each other one by one.
+static rn_status print_experts(const rn_plan *plan, rn_sink sink) {
+    const rn_plan_summary *s = &plan->summary;
+    char slots[24];
+    if (s->expert_layers == 0) return RN_OK;
+    snprintf(slots, sizeof slots, "%u", s->expert_slots_least);
+    if (s->expert_slots_least != s->expert_slots)
+        snprintf(slots, sizeof slots, "%u-%u", s->expert_slots_least, s->expert_slots);
+    RN_TRY(line(sink, "expert slots", slots, "of %u experts, in each of %u layers: %s held",
+                s->experts, s->expert_layers, SIZE(s->expert_slot_bytes)));
+    RN_TRY(line(sink, "  transit", SIZE(s->expert_transit_bytes),
+                "through which experts without a slot pass"));
+    RN_TRY(line(sink, "  read a row", SIZE(s->expert_read_bytes),
+                "expected, of %s that it chooses; %s to %s: %s", SIZE(s->expert_token_bytes),
+                SIZE(s->expert_read_least_bytes), SIZE(s->expert_read_most_bytes),
+                s->expert_hits_known ? "the trace's best and worst quarter"
+                                     : "always the same experts, or any by chance"));
+    char rate[24];
+    snprintf(rate, sizeof rate, "%.1f/s", per_second(s->decode_seconds));
+    return line(sink, "  rows", rate, "one by one, expected; %.1f to %.1f",
+                per_second(s->decode_most_seconds), per_second(s->decode_least_seconds));
+}
+
 static rn_status print_run(const rn_plan *plan, rn_sink sink) {
     const rn_plan_summary *s = &plan->summary;
     if (s->weight_bytes)
-        RN_TRY(line(sink, "read a run", SIZE(s->streamed_bytes), "of %s of weights, from %s",
-                    SIZE(s->weight_bytes), plan->from_host ? "the host's memory" : "disk"));
+        RN_TRY(line(sink, "read a run", SIZE(s->streamed_bytes), "of %s of weights, from %s%s",
+                    SIZE(s->weight_bytes), plan->from_host ? "the host's memory" : "disk",
+                    s->expert_layers ? "; and experts" : ""));
     if (s->workload_rows == 0)
         return line(sink, "time", rn_time_format(s->seconds).text, "predicted, for one run");
     uint64_t runs = (s->workload_rows + s->rows - 1) / s->rows;
@@ -162,6 +192,7 @@ rn_status rn_plan_print(const rn_plan *plan, rn_sink sink) {
     RN_TRY(print_title(plan, sink));
     RN_TRY(print_bytes(plan, sink));
     RN_TRY(print_run(plan, sink));
+    RN_TRY(print_experts(plan, sink));
     RN_TRY(print_purposes(plan, sink));
     RN_TRY(print_reasons(plan, sink));
     return print_largest(plan, sink);

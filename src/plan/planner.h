@@ -30,8 +30,12 @@ enum {
     RN_PLAN_ROWS = 66,   // numbers of rows: 2^64 can be halved this often
     RN_PLAN_LEVELS = 4,  // sizes of slots that are tried
     RN_PLAN_CUTS = 3,    // sizes above which a weight is cut into slices of rows; 0: none is
+    RN_PLAN_DEMANDS = 2, // experts as all other weights; on demand
 };
 extern const uint32_t rn_plan_slices[RN_PLAN_SLICES]; // 0 first, then finer and finer
+
+// How many experts are taken to be there already: as is most likely, the fewest, the most.
+typedef enum rn_expert_guess { RN_GUESS_EXPECTED, RN_GUESS_LOW, RN_GUESS_HIGH } rn_expert_guess;
 
 typedef struct rn_offload rn_offload;
 typedef struct rn_offloads rn_offloads;
@@ -86,13 +90,20 @@ typedef struct rn_group_table {
     rn_plan_rows *rows; // (row_count): tables whose rows are gathered, in no weight group for that
     uint32_t *rows_of;  // (nodes): the rows that a lookup reads, or RN_NO_LOAD
     uint32_t group_count, access_count, row_count;
+    // Experts on demand, whose weight groups have no accesses:
+    rn_plan_expert_layer *expert_layers; // (expert_layer_count)
+    rn_plan_stack *stacks;               // (stack_count)
+    rn_group_access *demands;            // (demand_count): `group` is a layer of experts
+    uint32_t expert_layer_count, stack_count, demand_count;
+    bool has_stacks; // that could be on demand
 } rn_group_table;
 
-// `values`: of the program that the graph is a phase of; NULL: of none.
+// `values`: of the program that the graph is a phase of; NULL: of none. `on_demand`: experts are.
 RN_MUST_USE rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph,
                                           const rn_device_caps *caps, const rn_plan_order *order,
                                           const rn_plan_options *options,
-                                          const rn_program_values *values, rn_group_table *out);
+                                          const rn_program_values *values, bool on_demand,
+                                          rn_group_table *out);
 
 // Sets `rows` (rows.c).
 RN_MUST_USE rn_status rn_plan_find_rows(rn_arena *memory, const rn_graph *graph,
@@ -228,6 +239,29 @@ RN_MUST_USE rn_status rn_offloads_make(rn_arena *memory, const rn_case *c,
                                        const rn_binding *binding, const rn_device_caps *caps,
                                        const rn_variant *variant, rn_offloads *out);
 
+// ---- experts on demand (expert_plan.c) ----------------------------------------------------------
+
+// A stack of `experts` matrices whose rows `ids` chose becomes one of the table's, which has room.
+// bytes: in the device's layout.
+void rn_experts_add(rn_group_table *table, rn_value weight, uint32_t block, rn_value ids,
+                    uint32_t experts, uint32_t chosen, uint64_t file_bytes, uint64_t bytes);
+// Of `total` slots, shared out to the layers evenly; the first ones have what is left over.
+uint32_t rn_experts_slots(const rn_group_table *table, uint32_t total, uint32_t layer);
+// As many slots as there are experts.
+uint32_t rn_experts_most(const rn_group_table *table);
+// Of slots and transit; 0 where nothing is on demand. Places of transit, and the bytes of one.
+uint64_t rn_experts_bytes(const rn_group_table *table, uint32_t total);
+uint32_t rn_experts_transit(const rn_group_table *table, uint64_t *out_place_bytes);
+// The most slots with which these bytes are at most `bytes`; UINT32_MAX: not even none.
+uint32_t rn_experts_fit(const rn_group_table *table, uint64_t bytes);
+// Of a run of `rows` rows: bytes that are missing and read, as expected of the options' hits.
+double rn_experts_read(const rn_group_table *table, const rn_plan_options *options, uint32_t total,
+                       uint64_t rows, rn_expert_guess guess);
+// And for how long computing waits for them, layer by layer. seconds: (positions).
+double rn_experts_wait(const rn_group_table *table, const rn_plan_options *options,
+                       const rn_device_caps *caps, uint32_t total, uint64_t rows,
+                       const double *seconds, rn_expert_guess guess);
+
 // ---- streaming (stream.c) -----------------------------------------------------------------------
 
 typedef struct rn_stream_load {
@@ -318,6 +352,7 @@ struct rn_case {
     bool all_may_stay;   // nobody constraints otherwise
     uint64_t ring_bytes; // of the ring, at least
     bool trains;         // there is a backward pass
+    bool on_demand;      // experts are
     rn_graph *graph;
     rn_plan_order order;
     rn_group_table groups;
@@ -329,6 +364,7 @@ struct rn_case {
 
 struct rn_variant {
     uint32_t micro, cut, point, rows, slice; // indices
+    bool on_demand;                          // experts are
     rn_share states, sent;                   // that are on the host
     double bound_seconds;                    // it takes at least this, for the workload
     bool has_peak, is_placed;
@@ -339,8 +375,9 @@ struct rn_variant {
 };
 
 typedef struct rn_residency {
-    uint32_t slots; // 0: everything is resident
+    uint32_t slots; // 0: everything is resident, but for experts on demand
     uint32_t level, kept;
+    uint32_t expert_slots; // of all layers together, where experts are on demand
 } rn_residency;
 
 typedef struct rn_candidate {
@@ -374,7 +411,9 @@ typedef struct rn_planner {
     rn_residency_rule rule;
     uint32_t *micro; // (micro_count): numbers of micro-batches, 1 first
     uint64_t *rows;  // (rows_count): the wanted number first; 0 where there is no RN_ROWS
-    rn_case *cases;  // (micro_count, RN_PLAN_CUTS, RN_PLAN_POINTS); cut 0, point 0 is always open
+    rn_case *cases;  // (case_count): micro x demand x cut x point; the plain ones are always open
+    uint32_t case_count;
+    bool has_demand;             // there are variants with experts on demand
     uint64_t cuts[RN_PLAN_CUTS]; // (cut_count): 0, then the sizes that some weight is above
     uint32_t cut_count;
     rn_front *fronts; // (micro_count)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_REASONS = 15 }; // with one that hybrid execution adds
+enum { MOST_REASONS = 16 }; // with one that hybrid execution adds
 
 typedef struct teller {
     const rn_planner *planner;
@@ -68,6 +68,9 @@ static rn_status tell_stream(teller *t) {
     const rn_plan *plan = t->plan;
     const rn_plan_summary *s = &plan->summary;
     if (plan->group_count == 0) return RN_OK;
+    if (plan->slot_count == 0 && s->expert_layers)
+        return tell(t, "stream", "all weights but experts are resident (%s)",
+                    SIZE(plan->resident_bytes));
     if (plan->slot_count == 0)
         return tell(t, "stream", "all weights are resident (%s): nothing is read in a run",
                     SIZE(s->weight_bytes));
@@ -77,6 +80,22 @@ static rn_status tell_stream(teller *t) {
                 s->resident_blocks, s->block_count, plan->suffix ? ", the last ones" : "",
                 SIZE(plan->resident_bytes), SIZE(s->streamed_bytes), plan->slot_count,
                 plan->slot_count == 1 ? "" : "s", SIZE(plan->slot_bytes));
+}
+
+static rn_status tell_experts(teller *t) {
+    const rn_plan_summary *s = &t->plan->summary;
+    char slots[48];
+    if (s->expert_layers == 0) return RN_OK;
+    if (s->expert_slots_least == s->expert_slots)
+        snprintf(slots, sizeof slots, "%u", s->expert_slots);
+    else
+        snprintf(slots, sizeof slots, "%u to %u", s->expert_slots_least, s->expert_slots);
+    return tell(t, "experts",
+                "%s of %u experts of each of %u layers have slots (%s), others pass through %s: a "
+                "row chooses %s, of which %s are expected to be read",
+                slots, s->experts, s->expert_layers, SIZE(s->expert_slot_bytes),
+                SIZE(s->expert_transit_bytes), SIZE(s->expert_token_bytes),
+                SIZE(s->expert_read_bytes));
 }
 
 // Weights that are rows of a larger tensor, and how many tensors these are; those of a model that
@@ -279,6 +298,7 @@ rn_status rn_plan_explain(rn_planner *planner, const rn_candidate *candidate, rn
     RN_TRY(tell_chunk(&t));
     RN_TRY(tell_slice(&t));
     RN_TRY(tell_stream(&t));
+    RN_TRY(tell_experts(&t));
     RN_TRY(tell_cut(&t));
     RN_TRY(tell_constraints(&t));
     RN_TRY(tell_rows(&t));

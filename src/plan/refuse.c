@@ -34,7 +34,9 @@ static void add_values(const rn_plan *plan, rn_refusal *r) {
     uint32_t peak = find_peak(plan);
     for (uint32_t i = 0; i < plan->buffer_count; i++) {
         const rn_plan_buffer *b = &plan->buffers[i];
-        if (b->kind == RN_BUFFER_GROUP || b->first_step > peak || peak > b->last_step) continue;
+        if (b->kind == RN_BUFFER_GROUP || b->kind == RN_BUFFER_TRANSIT || b->first_step > peak ||
+            peak > b->last_step)
+            continue;
         if (b->always)
             always[b->purpose] += b->bytes;
         else if (b->kind == RN_BUFFER_VALUE)
@@ -72,6 +74,8 @@ static void write_table(const rn_planner *p, const rn_plan *plan, uint64_t budge
     add_holder(out, "weights to be kept", RN_PURPOSE_WEIGHTS, kept);
     add_holder(out, "resident weights", RN_PURPOSE_WEIGHTS, plan->resident_bytes - kept);
     add_holder(out, "ring of streamed weights", RN_PURPOSE_WEIGHTS, plan->ring_bytes);
+    add_holder(out, "slots for experts", RN_PURPOSE_WEIGHTS, s->expert_slot_bytes);
+    add_holder(out, "transit of experts", RN_PURPOSE_STAGING, s->expert_transit_bytes);
     uint64_t shared = 0;
     for (uint32_t u = 0; u < plan->group_count; u++)
         if (plan->groups[u].shared) shared += plan->groups[u].bytes;

@@ -10,7 +10,8 @@
 // one block (tied), never leave: they are weight groups of their own kind, and so are those that a
 // caller wants to be kept, and those that he does not want to stay. In a phase of a program, what
 // another phase holds is a weight group of its own where that phase has it, and weight groups of
-// weights that other phases read have no others.
+// weights that other phases read have no others. Experts that are brought on demand (expert_plan.c)
+// are weight groups of their own kind, one a stack, that nobody has accesses to.
 //
 // A weight group lies in one of two ways: resident, each weight in the layout that the device
 // wants; or in a slot, where a large weight that the device takes plain is file_layout, in whole
@@ -35,6 +36,8 @@ typedef struct note {
     rn_constraint constraint;
     uint32_t block;
     rn_layout layout;
+    rn_value ids; // a stack, all of whose readers take the matrices that these chose; or none
+    uint32_t experts, chosen;
 } note;
 
 typedef struct cutter {
@@ -48,6 +51,7 @@ typedef struct cutter {
     note *notes;       // (values + 1), by root
     rn_value *weights; // (weight_count), by first use
     uint32_t weight_count, value_count;
+    bool on_demand;
 } cutter;
 
 // The weight whose bytes a value is, or RN_NO_VALUE.
@@ -59,25 +63,44 @@ static rn_value find_weight(const cutter *c, rn_value value) {
 
 // ---- who reads what -----------------------------------------------------------------------------
 
+// What chose the matrices of a stack for this reader, and how many there are; none: it reads all.
+static void note_choice(cutter *c, uint32_t number, uint32_t input, note *n) {
+    const rn_node *node = rn_graph_node(c->graph, number);
+    rn_expert_call e;
+    n->ids = RN_NO_VALUE;
+    if (!rn_op_is(node->op, RN_TRAIT_EXPERTS)) return;
+    rn_call call = rn_binder_bind(&c->binder, number);
+    if (!rn_call_experts(&call, &e) || e.weight != input) return;
+    n->ids = node->inputs[e.ids];
+    n->experts = e.experts;
+    n->chosen = (uint32_t)call.inputs[e.ids].shape.dims[1];
+}
+
 static void note_read(cutter *c, uint32_t number, uint32_t input, rn_value weight) {
     const rn_node *node = rn_graph_node(c->graph, number);
-    note *n = &c->notes[weight];
+    note *n = &c->notes[weight], choice = {0};
     rn_layout layout = RN_LAYOUT_PLAIN;
     rn_call call;
     if (c->caps->weight_layout && node->inputs[input] == weight) {
         call = rn_binder_bind(&c->binder, number);
         layout = c->caps->weight_layout(&call, input);
     }
+    note_choice(c, number, input, &choice);
+    if (node->inputs[input] != weight) choice.ids = RN_NO_VALUE;
     if (!n->used) {
         *n = (note){.used = true, .block = node->block, .layout = layout};
         const rn_value_info *info = rn_graph_value(c->graph, weight);
         n->constraint = rn_constraint_of(c->options, rn_weight_tensor(info));
         n->shared = n->plain = rn_program_trains(c->values, info);
         n->sharable = rn_program_shares(c->values, info);
+        n->ids = choice.ids;
+        n->experts = choice.experts;
+        n->chosen = choice.chosen;
         c->weights[c->weight_count++] = weight;
     }
     n->shared |= n->block != node->block;
     n->plain |= n->layout != layout;
+    if (n->ids != choice.ids) n->ids = RN_NO_VALUE;
 }
 
 // Of a lookup whose rows are gathered the table, its first input, does not count.
@@ -102,6 +125,11 @@ static void note_nodes(cutter *c) {
 
 // ---- cutting ------------------------------------------------------------------------------------
 
+// Whether its experts can be brought one by one: of a stack that nobody needs whole.
+static bool is_stack(const note *n) {
+    return n->ids != RN_NO_VALUE && !n->shared && n->constraint == RN_CONSTRAINT_NONE;
+}
+
 static bool is_resident(const note *n) {
     return n->shared || n->constraint == RN_CONSTRAINT_KEEP;
 }
@@ -116,7 +144,7 @@ static bool joins(const cutter *c, const note *n, uint64_t bytes) {
     const rn_plan_group *group = &c->table->groups[c->table->group_count - 1];
     uint64_t most = c->caps->group_bytes ? c->caps->group_bytes : GROUP_BYTES;
     if (group->block != n->block || group->resident != is_resident(n)) return false;
-    if (group->shared || group->sharable != n->sharable) return false;
+    if (group->shared || group->on_demand || group->sharable != n->sharable) return false;
     if (c->table->constraints[c->table->group_count - 1] != constraint_of(n)) return false;
     if (group->bytes <= RIDER_BYTES || bytes <= RIDER_BYTES) return true;
     return rn_round_up(group->bytes, RN_PLAN_ALIGN) + bytes <= most;
@@ -186,23 +214,45 @@ static void add_weight(cutter *c, rn_value weight, rn_layout layout, uint64_t by
     group->value_count++;
 }
 
+// A weight group of its own.
+static void add_stack(cutter *c, uint32_t first_value, const note *n, rn_layout layout,
+                      uint64_t file_bytes, uint64_t bytes) {
+    rn_group_table *t = c->table;
+    rn_value weight = c->weights[first_value];
+    begin_group(t, first_value, n);
+    rn_plan_group *group = &t->groups[t->group_count - 1];
+    group->on_demand = true;
+    group->file_bytes = file_bytes;
+    group->bytes = t->slot_bytes[t->group_count - 1] = bytes;
+    group->value_count = 1;
+    t->group_of[weight] = t->group_count - 1;
+    t->layout_of[weight] = t->slot_layout_of[weight] = layout;
+    rn_experts_add(t, weight, n->block, n->ids, n->experts, n->chosen, file_bytes, bytes);
+}
+
 static rn_status cut(cutter *c) {
     rn_group_table *t = c->table;
     for (uint32_t i = 0; i < c->weight_count; i++) {
         rn_value weight = c->weights[i];
         const note *n = &c->notes[weight];
+        bool on_demand = c->on_demand && is_stack(n);
         rn_layout layout = n->plain ? RN_LAYOUT_PLAIN : n->layout;
+        t->has_stacks |= is_stack(n);
         uint64_t bytes = 0, file_bytes = 0;
         const rn_program_value *held = find_held(c, weight, layout);
         if (held) layout = held->layout;
         RN_TRY(rn_stop_try(RN_STOP_NODE_UNITS));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, layout, &bytes));
         RN_TRY(rn_plan_value_bytes(c->graph, weight, 1, RN_LAYOUT_PLAIN, &file_bytes));
+        t->values[i] = weight;
+        if (on_demand) {
+            add_stack(c, i, n, layout, file_bytes, bytes);
+            continue;
+        }
         if (held)
             begin_held(c, i, n, held);
         else if (t->group_count == 0 || !joins(c, n, bytes))
             begin_group(t, i, n);
-        t->values[i] = weight;
         add_weight(c, weight, layout, bytes, file_bytes);
     }
     return RN_OK;
@@ -222,6 +272,12 @@ static void place_relatives(cutter *c) {
 
 // ---- accesses -----------------------------------------------------------------------------------
 
+// Readers of an expert's matrices wait for those of their router's choice.
+static void add_demand(rn_group_table *t, uint32_t position, uint32_t group) {
+    uint32_t layer = t->stacks[t->groups[group].stack].layer;
+    t->demands[t->demand_count++] = (rn_group_access){position, layer};
+}
+
 // A view reads nothing: its readers do.
 static void list_accesses(cutter *c) {
     rn_group_table *t = c->table;
@@ -232,6 +288,10 @@ static void list_accesses(cutter *c) {
         for (uint32_t i = first_read(c, c->order->nodes[p]); i < node->input_count; i++) {
             uint32_t group = t->group_of[node->inputs[i]];
             bool known = group == RN_NO_LOAD;
+            if (!known && t->groups[group].on_demand) {
+                add_demand(t, p, group);
+                continue;
+            }
             for (uint32_t a = first; a < t->access_count && !known; a++)
                 known = t->accesses[a].group == group;
             if (!known) t->accesses[t->access_count++] = (rn_group_access){p, group};
@@ -271,12 +331,20 @@ static rn_status allocate(rn_arena *memory, cutter *c) {
     RN_TRY(rn_arena_array(memory, values, sizeof *c->notes, (void **)&c->notes));
     RN_TRY(
         rn_arena_array(memory, count_inputs(c->graph), sizeof *t->accesses, (void **)&t->accesses));
+    if (c->on_demand) {
+        RN_TRY(rn_arena_array(memory, weights, sizeof *t->stacks, (void **)&t->stacks));
+        RN_TRY(
+            rn_arena_array(memory, weights, sizeof *t->expert_layers, (void **)&t->expert_layers));
+        RN_TRY(rn_arena_array(memory, count_inputs(c->graph), sizeof *t->demands,
+                              (void **)&t->demands));
+    }
     return rn_binder_init(memory, c->graph, &c->binder);
 }
 
 rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph, const rn_device_caps *caps,
                               const rn_plan_order *order, const rn_plan_options *options,
-                              const rn_program_values *values, rn_group_table *out) {
+                              const rn_program_values *values, bool on_demand,
+                              rn_group_table *out) {
     *out = (rn_group_table){0};
     cutter c = {.graph = graph,
                 .caps = caps,
@@ -284,7 +352,8 @@ rn_status rn_group_table_make(rn_arena *memory, const rn_graph *graph, const rn_
                 .options = options,
                 .values = values,
                 .table = out,
-                .value_count = rn_graph_value_count(graph) + 1};
+                .value_count = rn_graph_value_count(graph) + 1,
+                .on_demand = on_demand};
     RN_TRY(allocate(memory, &c));
     for (rn_value v = 0; v < c.value_count; v++)
         out->group_of[v] = RN_NO_LOAD;

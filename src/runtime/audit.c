@@ -141,7 +141,7 @@ static void add(audit *a, range_kind kind, uint32_t step, uint32_t owner, const 
 
 static void add_tensor(audit *a, range_kind kind, uint32_t step, rn_value value,
                        const rn_tensor *tensor) {
-    if (value == RN_NO_VALUE) return;
+    if (value == RN_NO_VALUE || rn_plan_stack_of(a->session->plan, value)) return;
     if (is_streamed(a, value))
         add(a, RANGE_WEIGHT, step, a->session->plan->places[a->roots[value]].group, tensor->data,
             rn_tensor_bytes(tensor));
@@ -179,11 +179,17 @@ static void add_resident(audit *a) {
                       plan->places[plan->group_values[plan->groups[i].first_value]].buffer);
 }
 
-// What other phases of the program hold.
+// Slots for experts: what is in them is the choice of routers.
+static bool holds_experts(const rn_plan *plan, const rn_plan_buffer *b) {
+    return b->kind == RN_BUFFER_TRANSIT ||
+           (b->kind == RN_BUFFER_GROUP && plan->groups[b->group].on_demand);
+}
+
+// What other phases of the program hold, and what is there for experts.
 static void add_held(audit *a) {
     const rn_plan *plan = a->session->plan;
     for (uint32_t i = 0; i < plan->buffer_count; i++)
-        if (plan->buffers[i].kind == RN_BUFFER_HELD)
+        if (plan->buffers[i].kind == RN_BUFFER_HELD || holds_experts(plan, &plan->buffers[i]))
             add(a, RANGE_ALWAYS, 0, NO_OWNER, a->session->base + plan->buffers[i].offset,
                 plan->buffers[i].bytes);
 }
@@ -269,7 +275,7 @@ static uint32_t count_room(const audit *a, uint32_t *out_widest) {
     uint32_t room = plan->value_count + plan->group_count + 4 * plan->load_count +
                     plan->row_table_count + 2 * plan->offload_count;
     for (uint32_t i = 0; i < plan->buffer_count; i++)
-        room += plan->buffers[i].kind == RN_BUFFER_HELD;
+        room += plan->buffers[i].kind == RN_BUFFER_HELD || holds_experts(plan, &plan->buffers[i]);
     *out_widest = 0;
     for (uint32_t i = 0; i < rn_graph_node_count(plan->graph); i++) {
         const rn_node *node = rn_graph_node(plan->graph, i);

@@ -128,6 +128,11 @@ static rn_status place_tensor(const rn_session_step *b, rn_value value, rn_tenso
     const rn_plan_place *place = &b->session->plan->places[value];
     uint64_t have = 0, lead = 0;
     tensor->layout = place->layout;
+    if (rn_plan_stack_of(b->session->plan, value)) { // where its matrices lie is in call->slots
+        const rn_plan *plan = b->session->plan;
+        tensor->data = b->session->base + plan->buffers[plan->transit_buffer].offset;
+        return RN_OK;
+    }
     uint8_t *at = rn_session_step_buffer(b, value, &have);
     if (!at) return RN_OK;
     if (place->file_layout) lead = rn_weights_lead(b->session->weights, value);
@@ -194,6 +199,9 @@ static rn_status bind_step(const rn_session_step *b) {
     call->threads = session->plan->caps.threads;
     call->slice_rows = session->plan->summary.slice_rows;
     call->ranks = session->ranks.ranks ? &session->ranks : NULL;
+    call->slots = rn_experts_is_reader(session->experts, b->step)
+                      ? rn_experts_slots_of(session->experts)
+                      : NULL;
     RN_TRY(place_tensors(b, tensors));
     return session->is_view[b->step] ? RN_OK : place_workspace(b, call);
 }

@@ -143,6 +143,8 @@ static rn_status open_session(rn_session *session, const rn_weight_source *weigh
     if (session->options.guard) RN_TRY(rn_guard_create(session, &session->guard));
     RN_TRY(rn_weights_open(session->plan, weights, session->options.cancel, &session->stop,
                            session->device->workers, &session->weights));
+    RN_TRY(rn_experts_create(session->plan, session->weights, session->base,
+                             session->options.cancel, &session->stop, &session->experts));
     rn_session_profile_open(session);
     RN_TRY(rn_session_fill_values(session, true));
     rn_profile_begin(rn_profile_name("load weights"));
@@ -209,6 +211,7 @@ void rn_session_destroy(rn_session *session) {
     rn_session_close_io(session);
     rn_session_close_copies(session);
     if (session->device) rn_session_close_offloads(session);
+    rn_experts_destroy(session->experts);
     rn_weights_close(session->weights);
     rn_session_profile_close(session);
     rn_session_release_pages(session);
@@ -520,6 +523,7 @@ static rn_status run_bound(rn_session *session, uint64_t rows, uint64_t bound) {
     for (uint32_t i = 0; i < session->input_count; i++)
         session->inputs[i].given = false;
     session->facts.runs++;
+    session->wait_ns += rn_experts_take_wait(session->experts);
     session->facts.seconds = (double)(rn_clock_ns() - begin) * 1e-9;
     session->facts.wait_seconds = (double)session->wait_ns * 1e-9;
     return RN_OK;
@@ -580,6 +584,10 @@ const void *rn_session_segment_output(const rn_session *session, uint64_t *out_b
 
 rn_session_facts rn_session_get_facts(const rn_session *session) {
     rn_session_facts facts = session->facts;
+    rn_experts_counts counts = rn_experts_get_counts(session->experts);
     facts.read_bytes = rn_weights_read_bytes(session->weights);
+    facts.experts_needed = counts.needed;
+    facts.experts_missed = counts.misses;
+    facts.expert_read_bytes = counts.read_bytes;
     return facts;
 }

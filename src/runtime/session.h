@@ -7,6 +7,7 @@
 //     session_io.c     in and out of a device's own memory    captures.c  runs that are replayed
 //     copies.c    streamed weights on the host           session_segments.c  some blocks of a run
 //     host_offloads.c  states and saved values there        program_run.c  phases in one arena
+//     expert_slots.c   experts on demand
 #ifndef RN_RUNTIME_SESSION_H
 #define RN_RUNTIME_SESSION_H
 
@@ -17,6 +18,7 @@
 #include "device/executable.h"
 #include "graph/op/rank_sum.h"
 #include "plan/plan.h"
+#include "runtime/expert_slots.h"
 #include "runtime/weights.h"
 
 typedef struct rn_guard rn_guard;
@@ -70,6 +72,7 @@ struct rn_session {
     uint32_t fence_count;
 
     rn_weights *weights;
+    rn_experts *experts; // NULL: none are on demand
     uint32_t
         *read_order; // (slots + uses): the loads read before the first run, then those of a run
     uint64_t reads_begun;       // since the session was opened or reset; the read queue's

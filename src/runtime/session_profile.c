@@ -173,6 +173,8 @@ static uint32_t name_buffer(const rn_session_profile *p, const rn_plan *plan,
         return name_workspace(plan, buffer->first_step);
     case RN_BUFFER_HELD:
         return rn_profile_label("held for other phases", NULL, NULL);
+    case RN_BUFFER_TRANSIT:
+        return rn_profile_label("transit of experts", NULL, NULL);
     default:
         return name_value(p, plan, p->largest[buffer - plan->buffers]);
     }

@@ -188,10 +188,21 @@ static rn_status check_guard(void *self, uint32_t step) {
     return rn_guard_check(self, step);
 }
 
+// The router has run: what it chose is asked for.
+static rn_status begin_experts(void *self, uint32_t step) {
+    rn_session *session = self;
+    const rn_call *call = &session->calls[step];
+    rn_expert_call e;
+    if (!rn_call_experts(call, &e)) return rn_fail(RN_INTERNAL, "step %u has no experts", step);
+    const rn_tensor *ids = &call->inputs[e.ids];
+    return rn_experts_begin(session->experts, step, ids->data, rn_tensor_elements(ids));
+}
+
 static void compute(rn_session *session, uint32_t step) {
     rn_call call = session->calls[step];
     const rn_kernel *kernel = &session->device->caps.kernels[call.op];
     if (session->call_scalars) call.scalars = session->call_scalars;
+    if (call.slots) rn_queue_call(session->compute, begin_experts, session, step);
     if (session->guard) rn_guard_paint(session->guard, step);
     rn_queue_launch(session->compute, kernel, &call);
     if (session->guard) rn_queue_call(session->compute, check_guard, session->guard, step);
@@ -357,6 +368,7 @@ void rn_session_revive(rn_session *session) {
     rn_session_renew_slots(session);
     (void)!ready_all(session); // else the next run does it
     rn_weights_rewind(session->weights);
+    rn_experts_rewind(session->experts);
     session->reads_begun = 0;
     atomic_store(&session->evictions, 0);
     atomic_store(&session->stop, false);

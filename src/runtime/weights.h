@@ -15,6 +15,7 @@
 
 #include <ration/session.h>
 
+#include "base/fetcher.h"
 #include "plan/plan.h"
 
 typedef struct rn_weights rn_weights;
@@ -56,6 +57,33 @@ RN_MUST_USE rn_status rn_weights_rows(rn_weights *weights, uint32_t table, const
                                       uint64_t count, uint8_t *target);
 // How far behind the beginning of its place a file-layout weight lies.
 uint64_t rn_weights_lead(const rn_weights *weights, rn_value value);
+// ---- experts on demand ----
+// Single matrices of the plan's stacks, read by the caller with a fetcher of his own. Apart from
+// all other reading: any one thread.
+
+// Where a range of a matrix is. Bytes that are not in one run of a file are brought by
+// rn_weights_copy_matrix.
+typedef struct rn_matrix_range {
+    uint32_t stack, expert;
+    uint64_t first_byte, bytes;
+} rn_matrix_range;
+// False: it is not in one run of a file.
+bool rn_weights_find_matrix(const rn_weights *weights, const rn_matrix_range *range,
+                            uint32_t *out_file, uint64_t *out_offset);
+// To `target` (range.bytes); first_byte and bytes are whole rows. *out_read: what was read from
+// disk, as it has become.
+RN_MUST_USE rn_status rn_weights_copy_matrix(rn_weights *weights, const rn_matrix_range *range,
+                                             uint8_t *target, uint64_t *out_read);
+// From the file's bytes to the layout of the stack's weight, by all workers. RN_INVALID: no such
+// rows.
+RN_MUST_USE rn_status rn_weights_pack_matrix(rn_weights *weights, const rn_matrix_range *range,
+                                             const uint8_t *data, uint8_t *target);
+// NULL: nothing is in files. The disk is read whatever the page cache holds: what is said of bytes
+// and rates is the disk's.
+RN_MUST_USE rn_status rn_weights_open_fetcher(const rn_weights *weights, rn_fetcher **out);
+// So many bytes were read from disk.
+void rn_weights_count_read(rn_weights *weights, uint64_t bytes);
+
 // Packs plain bytes of one weight.
 RN_MUST_USE rn_status rn_weights_pack(const rn_plan *plan, rn_value value, const void *plain,
                                       uint8_t *target);

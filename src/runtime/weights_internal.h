@@ -46,6 +46,16 @@ typedef struct rn_row_source {
     uint64_t offset, row_bytes;
 } rn_row_source;
 
+// Where the matrices of a stack are, one by one.
+typedef struct rn_stack_source {
+    const uint8_t *plain;       // in memory, or NULL
+    const rn_weight_form *form; // of several tensors, or NULL
+    uint64_t first_row;         // of the form
+    uint32_t file;              // of a tensor that has all of them, one behind the other
+    uint64_t offset;
+    const rn_tensor_info **tensors; // (experts): of one for each, or NULL
+} rn_stack_source;
+
 // A weight on its way: its components follow each other in the list, the data first.
 typedef struct rn_packing {
     rn_value value;
@@ -78,8 +88,9 @@ struct rn_weights {
     const rn_weight_form **forms; // (values + 1): of several tensors; NULL: as it is
     rn_arena memory;
     rn_group_list lists[2];
-    rn_row_source *tables; // (the plan's row_table_count)
-    bool reading;          // the reader is at `list`, before `entry`
+    rn_row_source *tables;   // (the plan's row_table_count)
+    rn_stack_source *stacks; // (the plan's stack_count)
+    bool reading;            // the reader is at `list`, before `entry`
     rn_weight_list list;
     uint32_t entry, base; // base: the extent at which the reader's list began
     rn_packing packing;

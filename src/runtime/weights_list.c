@@ -185,6 +185,16 @@ static rn_status list_weight(rn_weights *w, rn_group_list *list, rn_value value)
     return RN_OK;
 }
 
+static rn_status find_expert(const rn_weights *w, const rn_value_info *info, uint32_t expert,
+                             const rn_tensor_info **out) {
+    char name[512];
+    *out = rn_expert_tensor(info->name, expert, name, sizeof name)
+               ? rn_checkpoint_find(w->source.checkpoint, name)
+               : NULL;
+    if (*out) return RN_OK;
+    return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
+}
+
 // A tensor an expert, one behind the other in the stack.
 static rn_status list_experts(rn_weights *w, rn_group_list *list, rn_value value) {
     const rn_value_info *info = rn_graph_value(w->plan->graph, value);
@@ -195,12 +205,9 @@ static rn_status list_experts(rn_weights *w, rn_group_list *list, rn_value value
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     uint64_t bytes = components.total_bytes / info->experts;
     for (uint32_t e = 0; e < info->experts; e++) {
-        char name[512];
-        const rn_tensor_info *tensor = rn_expert_tensor(info->name, e, name, sizeof name)
-                                           ? rn_checkpoint_find(w->source.checkpoint, name)
-                                           : NULL;
-        if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
-        RN_TRY(check_tensor(info, name, info->dtype, bytes, tensor));
+        const rn_tensor_info *tensor = NULL;
+        RN_TRY(find_expert(w, info, e, &tensor));
+        RN_TRY(check_tensor(info, info->name, info->dtype, bytes, tensor));
         list_extent(w, list, (rn_component_of){value, RN_COMPONENT_DATA, RN_DTYPE_NONE, e * bytes},
                     tensor);
     }
@@ -288,6 +295,55 @@ static rn_status find_tables(rn_weights *w) {
     return RN_OK;
 }
 
+// ---- experts on demand --------------------------------------------------------------------------
+
+static rn_status find_matrices(rn_weights *w, const rn_value_info *info, uint64_t matrix_bytes,
+                               rn_stack_source *out) {
+    void *tensors = NULL;
+    RN_TRY(rn_arena_array(&w->memory, info->experts, sizeof(rn_tensor_info *), &tensors));
+    out->tensors = tensors;
+    for (uint32_t e = 0; e < info->experts; e++) {
+        RN_TRY(find_expert(w, info, e, &out->tensors[e]));
+        RN_TRY(check_tensor(info, info->name, info->dtype, matrix_bytes, out->tensors[e]));
+    }
+    return RN_OK;
+}
+
+static rn_status find_stack(rn_weights *w, const rn_plan_stack *stack, rn_stack_source *out) {
+    const rn_value_info *info = rn_graph_value(w->plan->graph, stack->weight);
+    rn_plain_components components = {0};
+    rn_tensor_info tensor;
+    rn_dtype narrow;
+    *out = (rn_stack_source){.first_row = info->tensor ? info->first_row : 0};
+    RN_TRY(rn_weight_components(info, &components));
+    out->plain = find_plain(w, info, info->dtype, components.total_bytes);
+    if (out->plain) return RN_OK;
+    if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
+    RN_TRY(find_form(w, info, &out->form));
+    if (out->form) return RN_OK;
+    if (is_in_pieces(info)) return find_matrices(w, info, stack->matrix_bytes, out);
+    RN_TRY(
+        find_tensor(w, stack->weight, RN_COMPONENT_DATA, components.total_bytes, &narrow, &tensor));
+    if (narrow != RN_DTYPE_NONE)
+        return rn_hint(rn_fail(RN_UNSUPPORTED,
+                               "experts of '%s' are %s in the file, f32 in the "
+                               "graph: they cannot be brought one by one",
+                               info->name, rn_dtype_get(narrow)->name),
+                       "plan with experts = never");
+    out->file = tensor.file;
+    out->offset = tensor.offset;
+    return RN_OK;
+}
+
+static rn_status find_stacks(rn_weights *w) {
+    void *stacks = NULL;
+    RN_TRY(rn_arena_array(&w->memory, w->plan->stack_count, sizeof(rn_stack_source), &stacks));
+    w->stacks = stacks;
+    for (uint32_t i = 0; i < w->plan->stack_count; i++)
+        RN_TRY(find_stack(w, &w->plan->stacks[i], &w->stacks[i]));
+    return RN_OK;
+}
+
 rn_status rn_weights_make_lists(rn_weights *w) {
     const rn_plan *plan = w->plan;
     rn_group_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
@@ -310,5 +366,6 @@ rn_status rn_weights_make_lists(rn_weights *w) {
         streamed->groups[streamed->count++] = plan->loads[i].group;
     RN_TRY(make_list(w, resident));
     RN_TRY(make_list(w, streamed));
-    return find_tables(w);
+    RN_TRY(find_tables(w));
+    return find_stacks(w);
 }

@@ -88,7 +88,9 @@ typedef struct rn_engine_facts {
         device_budget_bytes;  // of the device's own memory; 0: it has none, or as much as is free
     uint64_t predicted_bytes; // of the whole process, by the plan
     uint64_t streamed_bytes;  // of weights, read for every step
-    rn_error_info failure;    // where phase is FAILED
+    uint32_t expert_layers, experts, expert_slots; // experts on demand; layers 0: there are none
+    uint64_t expert_slot_bytes;
+    rn_error_info failure; // where phase is FAILED
 } rn_engine_facts;
 void rn_engine_get_facts(rn_engine *engine, rn_engine_facts *out);
 // Of the request memory, what requests really have. The engine keeps half of it for answers, so

@@ -206,6 +206,10 @@ static void adopt_plan(rn_engine *e, const rn_ladder_target *target, uint64_t ow
     if (limited && o->plan.with_reserve)
         f->predicted_bytes += o->plan.budget_bytes - rn_budget_usable(o->plan.budget_bytes);
     f->streamed_bytes = s->streamed_bytes;
+    f->expert_layers = s->expert_layers;
+    f->experts = s->experts;
+    f->expert_slots = s->expert_slots;
+    f->expert_slot_bytes = s->expert_slot_bytes;
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -111,6 +111,23 @@ static void write_kv(rn_json *json, const rn_engine_facts *facts) {
     rn_json_end(json);
 }
 
+// Experts on demand: the slots of each layer, and what runs have read so far.
+static void write_experts(rn_json *json, const rn_engine_facts *facts) {
+    const rn_session_facts *s = &facts->generator.session;
+    if (facts->expert_layers == 0) return;
+    rn_json_object(json, "experts");
+    rn_json_u64(json, "layers", facts->expert_layers);
+    rn_json_u64(json, "of_a_layer", facts->experts);
+    rn_json_u64(json, "slots", facts->expert_slots);
+    rn_json_u64(json, "slot_bytes", facts->expert_slot_bytes);
+    rn_json_u64(json, "needed", s->experts_needed);
+    rn_json_u64(json, "missed", s->experts_missed);
+    if (s->experts_needed)
+        rn_json_f64(json, "hit_rate", 1 - (double)s->experts_missed / (double)s->experts_needed);
+    rn_json_u64(json, "read_bytes", s->expert_read_bytes);
+    rn_json_end(json);
+}
+
 static void write_queue(rn_json *json, rn_server *server, const rn_engine_facts *facts) {
     rn_json_object(json, "queue");
     rn_json_u64(json, "running", facts->running);
@@ -185,6 +202,7 @@ static void write_health(rn_json *json, rn_server *server, const rn_engine_facts
     if (facts->phase == RN_ENGINE_FAILED) write_failure(json, &facts->failure);
     write_memory(json, server, facts);
     write_kv(json, facts);
+    write_experts(json, facts);
     write_queue(json, server, facts);
     rn_json_u64(json, "context", facts->context);
     rn_json_bool(json, "chat", facts->has_chat);

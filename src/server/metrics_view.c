@@ -232,6 +232,26 @@ static void write_drivers(text *t) {
     }
 }
 
+static void write_total(text *t, const char *name, uint64_t value, const char *help) {
+    open_family(t, name, "counter", help);
+    PRINT(t, "ration_%s %" PRIu64 "\n", name, value);
+}
+
+// Experts on demand. The hit rate is 1 - missed / needed, over any time.
+static void write_experts(text *t, const rn_engine_facts *facts) {
+    const rn_session_facts *s = &facts->generator.session;
+    if (facts->expert_layers == 0) return;
+    write_gauge(t, "expert_slots", facts->expert_slots,
+                "Slots for experts in each of their layers.");
+    write_gauge(t, "expert_slot_bytes", facts->expert_slot_bytes, "Bytes of all of them.");
+    write_total(t, "experts_needed_total", s->experts_needed,
+                "Experts that steps chose, each once a step and layer.");
+    write_total(t, "experts_missed_total", s->experts_missed,
+                "Of these, those that were not in memory.");
+    write_total(t, "expert_read_bytes_total", s->expert_read_bytes,
+                "Bytes that were read for them.");
+}
+
 static void write_memory(text *t, rn_server *server, const rn_engine_facts *facts) {
     rn_process_info process = {0};
     (void)!rn_process_read(&process);
@@ -244,6 +264,7 @@ static void write_memory(text *t, rn_server *server, const rn_engine_facts *fact
                 "What the process should take at most, by the plan; 0 before there is one.");
     write_gauge(t, "memory_streamed_bytes", facts->streamed_bytes,
                 "Bytes of weights that are read for every step.");
+    write_experts(t, facts);
     write_gauge(t, "resident_bytes", process.resident_bytes, "What the system holds of it.");
     write_gauge(t, "resident_peak_bytes", process.resident_peak_bytes, "The most so far.");
     if (process.cgroup_version && process.cgroup_limit_bytes != RN_NO_LIMIT)

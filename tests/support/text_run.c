@@ -40,31 +40,54 @@ static rn_text_options complete(const rn_text_options *text) {
 }
 
 // `recipe` is destroyed.
-static void start(text_run *run, rn_device *device, rn_recipe *recipe,
-                  const rn_weight_source *weights, uint64_t budget_bytes) {
-    const rn_device_caps *caps = device ? rn_device_get_caps(device) : rn_cpu_caps();
-    rn_plan_options plan = {.budget_bytes = budget_bytes};
-    assert_ok(rn_plan_make(recipe, caps, &plan, &run->plan));
+static void start_planned(text_run *run, rn_recipe *recipe, const rn_weight_source *weights,
+                          const rn_plan_options *plan, const rn_session_options *session) {
+    const rn_device_caps *caps =
+        session->device ? rn_device_get_caps(session->device) : rn_cpu_caps();
+    assert_ok(rn_plan_make(recipe, caps, plan, &run->plan));
     rn_recipe_destroy(recipe);
-    assert_ok(rn_session_create(run->plan, weights, &(rn_session_options){.device = device},
-                                &run->session));
+    assert_ok(rn_session_create(run->plan, weights, session, &run->session));
     run->logits = malloc((size_t)run->rows * run->vocab * sizeof *run->logits);
     assert_non_null(run->logits);
     fill_pages(run);
 }
 
-text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
-                           const rn_text_options *text, uint64_t budget_bytes) {
+static void start(text_run *run, rn_device *device, rn_recipe *recipe,
+                  const rn_weight_source *weights, uint64_t budget_bytes) {
+    start_planned(run, recipe, weights, &(rn_plan_options){.budget_bytes = budget_bytes},
+                  &(rn_session_options){.device = device});
+}
+
+// The recipe of a model's text, without its tokenizer.
+static text_run *open_model(const char *path, const rn_model_options *options,
+                            const rn_text_options *text, rn_recipe *recipe,
+                            rn_weight_source *weights) {
     rn_model_options quiet = options ? *options : (rn_model_options){0};
     rn_text_options o = complete(text);
-    rn_recipe recipe;
     text_run *run = begin();
     quiet.without_tokenizer = true;
     assert_ok(rn_model_open(path, &quiet, &run->model));
-    assert_ok(rn_model_make_recipe(run->model, &o, &recipe));
-    rn_weight_source weights = rn_model_weights(run->model);
+    assert_ok(rn_model_make_recipe(run->model, &o, recipe));
+    *weights = rn_model_weights(run->model);
     run->vocab = rn_model_get_info(run->model)->vocab_size;
     run->rows = o.rows;
+    return run;
+}
+
+text_run *text_run_open_planned(const char *path, const rn_text_options *text,
+                                const rn_plan_options *plan, const rn_session_options *session) {
+    rn_recipe recipe;
+    rn_weight_source weights;
+    text_run *run = open_model(path, NULL, text, &recipe, &weights);
+    start_planned(run, &recipe, &weights, plan, session);
+    return run;
+}
+
+text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_options *options,
+                           const rn_text_options *text, uint64_t budget_bytes) {
+    rn_recipe recipe;
+    rn_weight_source weights;
+    text_run *run = open_model(path, options, text, &recipe, &weights);
     start(run, device, &recipe, &weights, budget_bytes);
     return run;
 }

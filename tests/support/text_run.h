@@ -35,6 +35,9 @@ text_run *text_run_open_on(rn_device *device, const char *path, const rn_model_o
 // The same of a model that somebody else makes and outlives it.
 text_run *text_run_open_made(rn_device *device, const rn_text_maker *maker,
                              const rn_text_options *text, uint64_t budget_bytes);
+// The same with all that a plan and a session may be asked for; the session's device is the CPU.
+text_run *text_run_open_planned(const char *path, const rn_text_options *text,
+                                const rn_plan_options *plan, const rn_session_options *session);
 void text_run_close(text_run *run);
 // The logits behind each of the tokens, which follow those so far. out (count, vocab).
 void text_run_logits(text_run *run, const int32_t *tokens, size_t count, float *out);

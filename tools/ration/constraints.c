@@ -1,5 +1,5 @@
-// constraints.c — --keep, --offload, --resident-blocks, --attention-slice: what shall stay on the
-// device, for plan and run; moves of a training step.
+// constraints.c — --keep, --offload, --resident-blocks, --attention-slice, --experts: what shall
+// stay on the device, for plan and run; moves of a training step.
 #include "run.h"
 
 #include <stdio.h>
@@ -46,4 +46,15 @@ rn_status read_moves(const invocation *in, constraint_texts *texts, rn_plan_opti
     out->host_states = read_move(in, "host-states");
     out->host_activations = read_move(in, "host-activations");
     return read_constraints(in, texts, out);
+}
+
+rn_status read_experts(const invocation *in, constraint_texts *texts, rn_plan_options *out) {
+    const char *when = rn_settings_text(in->settings, "experts");
+    const char *trace = rn_settings_text(in->settings, "route-trace");
+    if (strcmp(when, "never") == 0) out->experts = RN_EXPERTS_NEVER;
+    if (strcmp(when, "always") == 0) out->experts = RN_EXPERTS_ALWAYS;
+    if (!trace[0]) return RN_OK;
+    RN_TRY(rn_expert_hits_read(trace, &texts->expert_hits));
+    out->expert_hits = &texts->expert_hits;
+    return RN_OK;
 }

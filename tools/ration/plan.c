@@ -262,6 +262,20 @@ static cell resident_cell(const rn_plan_summary *s) {
 static cell read_cell(const rn_plan_summary *s) {
     return s->streamed_bytes ? size(s->streamed_bytes) : (cell){"-"};
 }
+static cell slots_cell(const rn_plan_summary *s) {
+    cell out = {"-"};
+    if (s->expert_layers) snprintf(out.text, sizeof out.text, "%u/%u", s->expert_slots, s->experts);
+    return out;
+}
+static cell experts_cell(const rn_plan_summary *s) {
+    return s->expert_layers ? size(s->expert_read_bytes) : (cell){"-"};
+}
+static cell rate_cell(const rn_plan_summary *s) {
+    cell out = {"-"};
+    if (s->expert_layers && s->decode_seconds > 0)
+        snprintf(out.text, sizeof out.text, "%.1f", 1 / s->decode_seconds);
+    return out;
+}
 static cell recomputed_cell(const rn_plan_summary *s) {
     return s->recomputed_blocks ? count(s->recomputed_blocks) : (cell){"-"};
 }
@@ -281,10 +295,17 @@ static const struct column {
     int width;
     cell (*write)(const rn_plan_summary *s);
 } columns[] = {
-    {"planned", 10, planned_cell},          {"time", 10, time_cell},
-    {"rows a run", 12, rows_cell},          {"read a run", 12, read_cell},
-    {"resident blocks", 17, resident_cell}, {"recomputed blocks", 19, recomputed_cell},
-    {"micro-batches", 15, micro_cell},      {"states on host", 16, states_cell},
+    {"planned", 10, planned_cell},
+    {"time", 10, time_cell},
+    {"rows a run", 12, rows_cell},
+    {"read a run", 12, read_cell},
+    {"resident blocks", 17, resident_cell},
+    {"expert slots", 14, slots_cell},
+    {"experts a row", 15, experts_cell},
+    {"rows a second", 15, rate_cell},
+    {"recomputed blocks", 19, recomputed_cell},
+    {"micro-batches", 15, micro_cell},
+    {"states on host", 16, states_cell},
     {"saved on host", 15, saved_cell},
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
@@ -328,6 +349,14 @@ static void write_row(const view *v, const rn_sweep_row *row, rn_json *json) {
     rn_json_u64(json, "rows", s->rows);
     rn_json_u64(json, "micro_batches", s->micro_batches);
     rn_json_u64(json, "streamed_bytes", s->streamed_bytes);
+    rn_json_f64(json, "decode_seconds", s->decode_seconds);
+    if (s->expert_layers) {
+        rn_json_u64(json, "expert_slots", s->expert_slots);
+        rn_json_u64(json, "expert_slot_bytes", s->expert_slot_bytes);
+        rn_json_u64(json, "expert_read_bytes", s->expert_read_bytes);
+        rn_json_f64(json, "decode_least_seconds", s->decode_least_seconds);
+        rn_json_f64(json, "decode_most_seconds", s->decode_most_seconds);
+    }
     rn_json_u64(json, "host_state_bytes", s->host_state_bytes);
     rn_json_u64(json, "host_saved_bytes", s->host_saved_bytes);
     rn_json_end(json);
@@ -447,6 +476,7 @@ static rn_status read_options(view *v) {
     RN_TRY(read_budget(v->in, v->device, room, &v->budget));
     use_budget(&v->budget, &v->options);
     RN_TRY(read_constraints(v->in, &v->constraints, &v->options));
+    RN_TRY(read_experts(v->in, &v->constraints, &v->options));
     v->options.exact = rn_settings_bool(settings, "exact");
     v->options.allow_lossy = rn_settings_bool(settings, "allow-lossy");
     v->host_options = v->options;

@@ -308,6 +308,7 @@ rn_status open_runner_generator(runner *r) {
     RN_TRY(rn_sampling_check(&r->sampling, rn_model_get_info(r->model)->vocab_size));
     o->measure_rates = use_rates(r->in, threads);
     RN_TRY(read_constraints(r->in, &r->constraints, &o->plan));
+    RN_TRY(read_experts(r->in, &r->constraints, &o->plan));
     o->plan.exact = rn_settings_bool(r->in->settings, "exact");
     o->session.audit = rn_settings_bool(r->in->settings, "audit");
     o->session.cancel = r->chats ? NULL : &interrupt_flag; // in a chat only between tokens

@@ -30,6 +30,7 @@ uint64_t text_room(const rn_model *model, const rn_text_options *text, uint64_t 
 // Patterns of weights' names, with commas between them.
 typedef struct constraint_texts {
     char keep[4096], offload[4096];
+    rn_expert_hits expert_hits;
 } constraint_texts;
 
 typedef struct runner {
@@ -72,6 +73,8 @@ rn_speculation read_speculation(const invocation *in);
 rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // The same, and moves of a training step that are asked for, whatever the budget.
 rn_status read_moves(const invocation *in, constraint_texts *texts, rn_plan_options *out);
+// --experts and --route-trace of text models; `out` borrows from `texts`.
+rn_status read_experts(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // "path" or "path:scale".
 // --vae, --text-encoder, --tokenizer, --lora and so on of an image model.
 rn_status read_image_parts(const invocation *in, rn_diffusion_adapter *adapters,

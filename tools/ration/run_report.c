@@ -50,7 +50,10 @@ void print_opening(const runner *r) {
                 p->block_count, rn_size_format(p->streamed_bytes).text,
                 p->host_weight_bytes ? "brought from the host's memory" : "read from disk");
     else
-        fprintf(stderr, "; all weights stay");
+        fprintf(stderr, p->expert_layers ? "; all weights but experts stay" : "; all weights stay");
+    if (p->expert_layers)
+        fprintf(stderr, ", %u of %u experts of each of %u layers have slots", p->expert_slots,
+                p->experts, p->expert_layers);
     if (p->host_blocks && p->streaming_seconds == 0)
         fprintf(stderr, ", and the CPU computes the first %u blocks", p->host_blocks);
     else if (p->host_blocks)
@@ -143,6 +146,26 @@ static double decode_seconds(const rn_generator_facts *f) {
     return steps ? f->new_seconds / (double)steps : 0;
 }
 
+static double hit_rate(const rn_session_facts *s) {
+    if (s->experts_needed == 0) return 0;
+    return 1 - (double)s->experts_missed / (double)s->experts_needed;
+}
+
+// Rows of prompts and of text alike. What is planned is for rows one by one.
+static void print_experts(const rn_plan_summary *p, const rn_generator_facts *f) {
+    uint64_t rows = f->prompt_tokens + f->new_tokens;
+    double planned = p->expert_token_bytes
+                         ? 1 - (double)p->expert_read_bytes / (double)p->expert_token_bytes
+                         : 0;
+    char a[40];
+    if (p->expert_layers == 0) return;
+    snprintf(a, sizeof a, "%.1f %%", 100 * planned);
+    fprintf(stderr, "  %-26s %14s %12.1f %%\n", "experts that were there", a,
+            100 * hit_rate(&f->session));
+    print_sizes("experts read a token", p->expert_read_bytes,
+                rows ? f->session.expert_read_bytes / rows : 0);
+}
+
 void print_report(const runner *r) {
     rn_generator_facts f = rn_generator_get_facts(r->generator);
     const rn_plan_summary *p = rn_plan_get_summary(rn_generator_plan(r->generator));
@@ -150,7 +173,10 @@ void print_report(const runner *r) {
     fprintf(stderr, "\n  %-26s %14s %14s\n", "", "plan", "fact");
     print_memory(r, &f);
     uint64_t from_disk = p->host_weight_bytes ? 0 : p->streamed_bytes;
-    if (from_disk || read) print_sizes("read from disk a pass", from_disk, read);
+    if (from_disk || read)
+        print_sizes("read from disk a pass",
+                    from_disk + (p->expert_layers ? p->expert_read_bytes : 0), read);
+    print_experts(p, &f);
     if (p->workload_rows && f.prompt_tokens)
         print_times("a prompt's token", p->prefill_seconds / (double)p->workload_rows,
                     f.prefill_seconds / (double)f.prompt_tokens);
@@ -202,6 +228,17 @@ static void write_plan(const runner *r, rn_json *json) {
     rn_json_u64(json, "blocks", p->block_count);
     rn_json_u64(json, "resident_blocks", p->resident_blocks);
     rn_json_u64(json, "streamed_bytes", p->streamed_bytes);
+    if (p->expert_layers) {
+        rn_json_u64(json, "expert_layers", p->expert_layers);
+        rn_json_u64(json, "experts", p->experts);
+        rn_json_u64(json, "expert_slots", p->expert_slots);
+        rn_json_u64(json, "expert_slot_bytes", p->expert_slot_bytes);
+        rn_json_u64(json, "expert_transit_bytes", p->expert_transit_bytes);
+        rn_json_u64(json, "expert_token_bytes", p->expert_token_bytes);
+        rn_json_u64(json, "expert_read_bytes", p->expert_read_bytes);
+        rn_json_f64(json, "decode_least_seconds", p->decode_least_seconds);
+        rn_json_f64(json, "decode_most_seconds", p->decode_most_seconds);
+    }
     rn_json_u64(json, "host_bytes", p->host_bytes);
     rn_json_u64(json, "host_weight_bytes", p->host_weight_bytes);
     rn_json_u64(json, "host_blocks", p->host_blocks);
@@ -237,6 +274,12 @@ static void write_facts(const runner *r, rn_json *json) {
     rn_json_u64(json, "accepted_tokens", f.accepted_tokens);
     rn_json_u64(json, "read_bytes", f.session.read_bytes);
     rn_json_u64(json, "read_bytes_after_load", f.session.read_bytes - r->loaded_bytes);
+    if (f.session.experts_needed) {
+        rn_json_u64(json, "experts_needed", f.session.experts_needed);
+        rn_json_u64(json, "experts_missed", f.session.experts_missed);
+        rn_json_f64(json, "expert_hit_rate", hit_rate(&f.session));
+        rn_json_u64(json, "expert_read_bytes", f.session.expert_read_bytes);
+    }
     rn_json_u64(json, "kv_pages_peak", f.kv_pages_peak);
     rn_json_u64(json, "kv_page_bytes", f.kv_page_bytes);
     if (f.session.live_peak_bytes) rn_json_u64(json, "live_peak_bytes", f.session.live_peak_bytes);

@@ -27,6 +27,7 @@ typedef struct server_command {
     char names[MAX_MODELS][256];
     rn_server_options options;
     rn_generator_options generator;
+    constraint_texts experts;
     rn_server *server;
     bool plan_only; // ends as soon as there is a plan, which is printed
     rn_flag planned;
@@ -246,6 +247,7 @@ static rn_status read_generator(server_command *c) {
     g->measure_rates = use_rates(c->in, c->options.threads);
     RN_TRY(begin_server_budget(c->in, &c->begun));
     g->plan.exact = rn_settings_bool(c->in->settings, "exact");
+    RN_TRY(read_experts(c->in, &c->experts, &g->plan));
     g->session.cancel = &interrupt_flag;
     g->speculation = read_speculation(c->in);
     return RN_OK;

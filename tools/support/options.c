@@ -332,6 +332,14 @@ static const rn_option table[] = {
     {"resident-blocks", "run.resident_blocks", 0, RN_OPTION_COUNT, false,
      "run plan embed image train", "0", "N", NULL,
      "the weights of at most N blocks (layers) stay; 0: of as many as the budget allows"},
+    {"experts", "run.experts", 0, RN_OPTION_CHOICE, false, "run plan serve", "auto", "WHEN",
+     "auto|never|always",
+     "of a mixture of experts: read those that a router chose when they are needed, and keep what "
+     "has room; auto: where the budget does not hold them all"},
+    {"route-trace", "run.route_trace", 0, RN_OPTION_TEXT, false, "run plan serve", NULL, "FILE",
+     NULL,
+     "which experts each token of a text chose (JSON lines or CSV): what is expected of experts "
+     "follows from it"},
     {"activations", "run.activations", 0, RN_OPTION_CHOICE, false, "run plan serve embed compile",
      "int8", "TYPE", "int8|f32", "what quantised weights are multiplied with"},
     {"speculate", "run.speculate", 0, RN_OPTION_CHOICE, false, "run plan serve", "auto", "WHEN",

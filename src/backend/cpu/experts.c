@@ -161,15 +161,17 @@ static float *y_of(const product *p, uint32_t choice) {
     return (float *)p->call->outputs[0].data + choice * p->e.count;
 }
 
-static uint8_t *record_of(const product *p, uint32_t expert) {
-    const rn_expert_slots *slots = p->call->slots;
-    uint64_t record = slots ? (uint64_t)slots->record[expert] : expert;
-    return (uint8_t *)p->call->inputs[p->e.weight].data + record * p->record_bytes;
-}
-
 // Bytes before row `row` of a matrix.
 static uint64_t row_offset(const product *p, uint64_t row) {
     return p->record_bytes / p->e.record_rows * row;
+}
+
+// Row `row` of those that the call is of.
+static uint8_t *row_of(const product *p, uint32_t expert, uint64_t row) {
+    const rn_expert_slots *slots = p->call->slots;
+    if (slots) return (uint8_t *)(uintptr_t)slots->matrix[expert] + row_offset(p, row);
+    return (uint8_t *)p->call->inputs[p->e.weight].data + expert * p->record_bytes +
+           row_offset(p, p->e.first + row);
 }
 
 static void run_task(const product *p, uint32_t slot, task t) {
@@ -181,7 +183,7 @@ static void run_task(const product *p, uint32_t slot, task t) {
     for (uint32_t i = 0; t.count > 1 && i < t.count; i++)
         memcpy(x + i * p->k, x_of(p, places[i]), p->k * sizeof *x);
     s.in[0].data = t.count > 1 ? x : (void *)(uintptr_t)x_of(p, places[0]);
-    s.in[1].data = record_of(p, t.expert) + row_offset(p, p->e.first + t.row);
+    s.in[1].data = row_of(p, t.expert, t.row);
     if (p->e.bias != RN_NO_INPUT)
         s.in[2].data = (float *)p->call->inputs[p->e.bias].data + t.expert * p->e.record_rows +
                        p->e.first + t.row;
@@ -230,10 +232,11 @@ static bool is_pending(const rn_call *call, uint32_t expert) {
     return call->slots && call->slots->pending && call->slots->pending[expert];
 }
 
-// Whether anybody chose it and it is in memory.
+// Whether anybody chose it and it is in memory, or on its way.
 static bool is_wanted(const product *p, uint32_t expert) {
     const rn_expert_slots *slots = p->call->slots;
-    return p->first[expert + 1] > p->first[expert] && (!slots || slots->record[expert] >= 0);
+    return p->first[expert + 1] > p->first[expert] &&
+           (!slots || slots->matrix[expert] || is_pending(p->call, expert));
 }
 
 // The experts [expert, end) that are wanted; those still on their way are left out unless it is

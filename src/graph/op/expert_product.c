@@ -128,6 +128,15 @@ static void multiply(const rn_call *call, const rn_plain_matrix *w, const float 
                 : multiply_row(x, rn_plain_row(w, row + n, call->workspace), w->cols);
 }
 
+// Where the expert's rows lie, waiting for them where they are on their way.
+static rn_status find_matrix(const rn_expert_slots *slots, uint32_t expert, rn_plain_matrix *w,
+                             bool *out_there) {
+    if (slots->pending && slots->pending[expert]) RN_TRY(slots->wait(slots->self, expert));
+    w->data = slots->matrix[expert];
+    *out_there = w->data != NULL;
+    return RN_OK;
+}
+
 static rn_status reference(const rn_call *call) {
     const rn_tensor *x = &call->inputs[X], *ids = &call->inputs[IDS];
     rn_plain_matrix w;
@@ -140,12 +149,15 @@ static rn_status reference(const rn_call *call) {
         float *y = (float *)call->outputs[0].data + i * e.count;
         if (id >= (int32_t)e.experts) return rn_fail(RN_INVALID, "there is no expert %d", id);
         if (id < 0) memset(y, 0, e.count * sizeof *y);
-        int32_t record = id >= 0 && call->slots ? call->slots->record[id] : id;
-        if (record < 0) continue;
-        if (call->slots && call->slots->pending && call->slots->pending[id])
-            RN_TRY(call->slots->wait(call->slots->self, (uint32_t)id));
-        multiply(call, &w, (const float *)x->data + i / shared * w.cols,
-                 (uint64_t)record * e.record_rows + e.first, e.count, y);
+        if (id < 0) continue;
+        uint64_t row = (uint64_t)id * e.record_rows + e.first;
+        if (call->slots) {
+            bool there = false;
+            RN_TRY(find_matrix(call->slots, (uint32_t)id, &w, &there));
+            if (!there) continue;
+            row = 0;
+        }
+        multiply(call, &w, (const float *)x->data + i / shared * w.cols, row, e.count, y);
         const float *bias = call->inputs[BIAS].data; // (E, N)
         for (uint64_t n = 0; bias && n < e.count; n++)
             y[n] += bias[(uint64_t)id * e.record_rows + e.first + n];

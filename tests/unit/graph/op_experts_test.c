@@ -76,7 +76,8 @@ static void groups_count_by_their_best_two(void **state) {
 
 static float x[ROWS * K], w[E * N * K], all[ROWS * CHOSEN * N], some[ROWS * CHOSEN * N];
 static float memory[SLOTS * N * K];
-static int32_t ids[ROWS * CHOSEN], record[E];
+static int32_t ids[ROWS * CHOSEN];
+static const uint8_t *matrix[E];
 static bool pending[E];
 static uint32_t waited[E], waits;
 
@@ -114,8 +115,7 @@ static void fill_operands(void) {
 
 static rn_status bring(void *self, uint32_t expert) {
     (void)self;
-    memcpy(memory + (size_t)record[expert] * N * K, w + (size_t)expert * N * K,
-           N * K * sizeof(float));
+    memcpy((uint8_t *)(uintptr_t)matrix[expert], w + (size_t)expert * N * K, N * K * sizeof(float));
     waited[waits++] = expert;
     return RN_OK;
 }
@@ -127,12 +127,12 @@ static void waves_of_experts_are_all_of_them(void **state) {
     for (int i = 0; i < N; i++)
         assert_true(all[4 * N + i] == 0); // nobody's row
     memset(some, 0x7f, sizeof some);
-    const rn_expert_slots slots = {.record = record, .pending = pending, .wait = bring};
+    const rn_expert_slots slots = {.matrix = matrix, .pending = pending, .wait = bring};
     for (uint32_t first = 0; first < E; first += SLOTS) {
         waits = 0;
         for (uint32_t e = 0; e < E; e++) {
             pending[e] = e >= first && e < first + SLOTS;
-            record[e] = pending[e] ? (int32_t)(e - first) : -1;
+            matrix[e] = pending[e] ? (uint8_t *)(memory + (size_t)(e - first) * N * K) : NULL;
         }
         assert_ok(multiply(&slots, memory, some));
         for (uint32_t i = 0; i < waits; i++)

@@ -220,7 +220,8 @@ static void a_value_of_absurd_size_is_refused_by_name(void **state) {
     w.caps = paper_caps();
     rn_arena_init(&w.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&w.memory, graph, &w.order));
-    assert_ok(rn_group_table_make(&w.memory, graph, &w.caps, &w.order, NULL, NULL, &w.groups));
+    assert_ok(
+        rn_group_table_make(&w.memory, graph, &w.caps, &w.order, NULL, NULL, false, &w.groups));
     assert_ok(rn_binding_make(&w.memory, graph, &w.caps, &w.order, &w.groups, 0, (rn_workload){0},
                               &w.binding));
     assert_fails(RN_INVALID,

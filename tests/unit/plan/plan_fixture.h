@@ -82,7 +82,8 @@ static inline void work_out(worked *w, rn_graph *graph, uint64_t rows) {
     w->caps = paper_caps();
     rn_arena_init(&w->memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&w->memory, graph, &w->order));
-    assert_ok(rn_group_table_make(&w->memory, graph, &w->caps, &w->order, NULL, NULL, &w->groups));
+    assert_ok(
+        rn_group_table_make(&w->memory, graph, &w->caps, &w->order, NULL, NULL, false, &w->groups));
     assert_ok(rn_binding_make(&w->memory, graph, &w->caps, &w->order, &w->groups, rows,
                               (rn_workload){0}, &w->binding));
     assert_ok(rn_binding_trace(&w->memory, graph, &w->caps, &w->order, &w->groups, &w->binding));

@@ -15,7 +15,7 @@ static worked cut(write_graph write) {
     out.caps.weight_layout = constraint_layout;
     rn_arena_init(&out.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&out.memory, out.graph, &out.order));
-    assert_ok(rn_group_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, NULL,
+    assert_ok(rn_group_table_make(&out.memory, out.graph, &out.caps, &out.order, NULL, NULL, false,
                                   &out.groups));
     return out;
 }
@@ -142,7 +142,8 @@ static void a_large_weight_is_raw_in_a_slot(void **state) {
     t.caps.file_layout_bytes = 1 << 20;
     rn_arena_init(&t.memory, RN_HOST_OTHER, 0);
     assert_ok(rn_plan_order_make(&t.memory, t.graph, &t.order));
-    assert_ok(rn_group_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, NULL, &t.groups));
+    assert_ok(
+        rn_group_table_make(&t.memory, t.graph, &t.caps, &t.order, NULL, NULL, false, &t.groups));
     assert_int_equal(t.groups.group_count, 1);
     // Resident: one behind the other, in panels.
     assert_int_equal(t.groups.layout_of[w[1]], RN_LAYOUT_PANELS);
