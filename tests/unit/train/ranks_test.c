@@ -1,4 +1,3 @@
-// labels: threads
 // Ranks that train together, as threads of this process: with `exact` the bits of one rank,
 // whatever their number and whether they divide the optimiser's states; without it the same to
 // rounding. Checkpoints are of whole tensors; what differs or fails on one rank is named on all.
