@@ -95,7 +95,7 @@ expect 3 "$ration" plan model --ctx 96 --route-trace model/config.json
 says err 'config.json'
 
 # A server whose requests share steps.
-start_server model --ctx 96 --parallel 3 --budget 200MiB --experts always
+start_server model --ctx 96 --parallel 3 --budget 1GiB --experts always
 for i in 1 2 3; do
     ask 200 /v1/completions "{\"model\": \"model\", \"prompt\": \"One day $i\", \"max_tokens\": 12, \"temperature\": 0}" &
     asked[i]=$!
