@@ -28,8 +28,8 @@ typedef struct rn_convert_row {
 typedef enum rn_io_engine { RN_IO_AUTO, RN_IO_URING, RN_IO_THREADS } rn_io_engine;
 
 typedef struct rn_convert_options {
-    rn_dtype to; // a plain float, int8, int4, nf4 or one of ggml's blocks; RN_DTYPE_NONE changes
-                 // the container only
+    rn_dtype to; // a plain float, int8, int4, nf4, nf4_dq or one of ggml's blocks; RN_DTYPE_NONE
+                 // changes the container only
     // Names, in the input or in the output, that keep their type ('*' and '?' match). Quantising to
     // one dtype leaves embeddings, norms and routers of experts alone as well, unless they are
     // blocks of a GGUF file that safetensors cannot hold.

@@ -7,9 +7,9 @@
 RN_BEGIN_DECLS
 
 // Every element type that ration can name. Those from RN_DTYPE_Q4_0 on are ggml's blocks; int8,
-// int4 and nf4 are ration's own quantised forms, which a file stores as several tensors (data,
-// scale,
-// ...); the last are ration's own blocks, which quantised checkpoints become when they are read.
+// int4, nf4 and nf4_dq are quantised forms that a file stores as several tensors (data, scale,
+// ...); those with _b are ration's own blocks, which quantised checkpoints become when they are
+// read.
 typedef enum rn_dtype {
     RN_DTYPE_NONE = 0,
     RN_DTYPE_F64,
@@ -68,6 +68,7 @@ typedef enum rn_dtype {
     RN_DTYPE_FP4_B64, // nvfp4 in blocks of 64: f32 scale a block beside its own
     RN_DTYPE_U4_B32,  // affine 4 bits in blocks of 32: f32 scale and whole zero a block
     RN_DTYPE_F8_B32,  // as f8_b128 in blocks of 32, for rows that are no multiple of 128
+    RN_DTYPE_NF4_DQ,  // nf4 with double quantisation: absmax as 8-bit codes in blocks of 256
     RN_DTYPE_COUNT
 } rn_dtype;
 
@@ -76,7 +77,7 @@ typedef struct rn_dtype_info {
     const char *safetensors; // the name in a safetensors header, or NULL
     int ggml;                // ggml's type number, or -1
     uint16_t block_elements; // elements in one block; 1 for plain types
-    uint16_t block_bytes;    // bytes of one block; of the data tensor alone for int8, int4 and nf4
+    uint16_t block_bytes;    // bytes of one block; of the data tensor alone for forms of several
     bool is_float;           // plain floating point: what convert may change
     bool readable;           // rn_dtype_to_f32 works
 } rn_dtype_info;

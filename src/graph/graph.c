@@ -116,7 +116,8 @@ static rn_status check_shape(const char *name, rn_dtype dtype, rn_shape shape) {
     if (dtype == RN_DTYPE_NONE || elements > UINT64_MAX / 64)
         return rn_fail(RN_INVALID, "%s: %s %s is more than memory can hold", name,
                        rn_shape_format(shape).text, type->name);
-    bool own_form = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4;
+    bool own_form = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ||
+                    dtype == RN_DTYPE_NF4_DQ;
     if (!own_form && type->block_elements > 1 && (last == RN_ROWS || last % type->block_elements))
         return rn_fail(RN_INVALID, "%s: the last axis of %s is not in whole blocks of %u (%s)",
                        name, rn_shape_format(shape).text, type->block_elements, type->name);

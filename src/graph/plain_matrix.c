@@ -1,6 +1,6 @@
 // plain_matrix.c — most dtypes have rows of whole bytes. int4's groups and nf4's blocks run over
 // the flat tensor (tensor/quant.h), so that a row may begin in the middle of a byte or share one
-// with a far row: these two are read element by element.
+// with a far row: int4 is read element by element, nf4 in the blocks that the row touches.
 #include "graph/plain_matrix.h"
 
 #include "base/checked.h"
@@ -8,14 +8,15 @@
 
 #include <assert.h>
 
-bool rn_plain_readable(rn_dtype dtype) {
-    const rn_dtype_info *info = rn_dtype_get(dtype);
-    bool own_form = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4;
-    return own_form || (info->readable && (info->is_float || info->block_elements > 1));
+bool rn_plain_in_one_piece(rn_dtype dtype) {
+    return dtype != RN_DTYPE_INT8 && dtype != RN_DTYPE_INT4 && dtype != RN_DTYPE_NF4 &&
+           dtype != RN_DTYPE_NF4_DQ;
 }
 
-bool rn_plain_in_one_piece(rn_dtype dtype) {
-    return dtype != RN_DTYPE_INT8 && dtype != RN_DTYPE_INT4 && dtype != RN_DTYPE_NF4;
+bool rn_plain_readable(rn_dtype dtype) {
+    const rn_dtype_info *info = rn_dtype_get(dtype);
+    return !rn_plain_in_one_piece(dtype) ||
+           (info->readable && (info->is_float || info->block_elements > 1));
 }
 
 static uint64_t count_groups(const rn_plain_matrix *m) {
@@ -46,6 +47,11 @@ rn_status rn_plain_matrix_of(const rn_tensor *tensor, rn_plain_matrix *out) {
     out->row_bytes = cols / info->block_elements * info->block_bytes;
     out->scale = find_part(out, &parts, RN_COMPONENT_SCALE);
     out->shift = find_part(out, &parts, RN_COMPONENT_SHIFT);
+    if (tensor->dtype == RN_DTYPE_NF4_DQ) {
+        out->codes = (const uint8_t *)out->scale;
+        out->scale = NULL;
+        out->nested_count = parts.bytes[RN_COMPONENT_SHIFT] / sizeof(float) - 1;
+    }
     return RN_OK;
 }
 
@@ -58,10 +64,25 @@ static void read_int4(const rn_plain_matrix *m, uint64_t row, float *out) {
     }
 }
 
-static void read_nf4(const rn_plain_matrix *m, uint64_t row, float *out) {
-    for (uint64_t c = 0; c < m->cols; c++) {
-        uint64_t i = row * m->cols + c;
-        out[c] = rn_nf4_table[m->data[i / 2] >> (i % 2 ? 0 : 4) & 15] * m->scale[i / RN_NF4_BLOCK];
+static float absmax_of(const rn_plain_matrix *m, uint64_t block) {
+    if (!m->codes) return m->scale[block];
+    return rn_dequant_nf4_absmax(m->codes, m->shift, m->nested_count, block);
+}
+
+void rn_plain_nf4_columns(const rn_plain_matrix *m, uint64_t row, uint64_t col, uint64_t count,
+                          float *out) {
+    uint64_t i = row * m->cols + col, end = i + count;
+    while (i < end) {
+        float absmax = absmax_of(m, i / RN_NF4_BLOCK);
+        uint64_t stop = rn_min_u64(end, (i / RN_NF4_BLOCK + 1) * RN_NF4_BLOCK);
+        if (i % 2 == 0) {
+            rn_dequant_nf4_blocks(m->data + i / 2, &absmax, stop - i, out);
+            out += stop - i;
+            i = stop;
+        } else { // the second nibble of a byte
+            *out++ = rn_nf4_table[m->data[i / 2] & 15] * absmax;
+            i++;
+        }
     }
 }
 
@@ -77,7 +98,8 @@ const float *rn_plain_row(const rn_plain_matrix *m, uint64_t row, float *scratch
         read_int4(m, row, scratch);
         break;
     case RN_DTYPE_NF4:
-        read_nf4(m, row, scratch);
+    case RN_DTYPE_NF4_DQ:
+        rn_plain_nf4_columns(m, row, 0, m->cols, scratch);
         break;
     default: {
         rn_status s = rn_dtype_to_f32(m->dtype, bytes, scratch, m->cols);

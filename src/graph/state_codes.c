@@ -1,12 +1,11 @@
 // state_codes.c — see state_codes.h.
 #include "graph/state_codes.h"
 
-#include "graph/state_maps.h"
+#include "tensor/dynamic_map.h"
 
 #include <pthread.h>
 
-const float rn_state_signed[RN_STATE_CODES] = {RN_STATE_MAP_SIGNED};
-const float rn_state_unsigned[RN_STATE_CODES] = {RN_STATE_MAP_UNSIGNED};
+const float rn_state_unsigned[RN_STATE_CODES] = {RN_DYNAMIC_MAP_UNSIGNED};
 
 static rn_state_steps tables;
 

@@ -17,6 +17,7 @@
 #include "io/convert_slice.h"
 #include "io/writer.h"
 
+#include "base/buffer.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/reader.h"
@@ -24,6 +25,7 @@
 #include "base/str.h"
 #include "memory/account.h"
 #include "memory/budget.h"
+#include "tensor/quant.h"
 
 #include <ration/log.h>
 
@@ -42,6 +44,7 @@ typedef struct sizes {
     uint64_t scratch_elements; // of one thread
     uint64_t region_elements;  // the most that change places among each other
     uint64_t assembled_bytes;  // for rows that are put together: a chunk, and what that needs
+    uint64_t absmax_count;     // nf4_dq: scales of a tensor and of their codes, the most
     uint64_t total_bytes;
 } sizes;
 
@@ -66,9 +69,11 @@ typedef struct conversion {
     chunk *chunks;      // (chunk_count)
     rn_extent *extents; // (chunk_count)
     size_t chunk_count;
-    void *memory; // low, scales and shifts of two chunks, scratch, a region, rows put together
+    void *memory; // low, scales and shifts of two chunks, a region, a tensor's absmax, scratch,
+                  // rows put together
     uint8_t *assembled; // the last of these
     float *scale, *shift, *region;
+    float *absmax; // nf4_dq: of the current tensor, then their codes; their scales behind them
     rn_convert_job work;
     rn_quant_error errors[2]; // of the current tensor, or of int4's two halves: each in its order
     uint64_t done_bytes, total_bytes;
@@ -129,6 +134,10 @@ static rn_status put_scales(conversion *c, const chunk *at, uint64_t scale_offse
     const rn_convert_item *item = &c->plan.items[at->item];
     uint64_t offset = at->first_unit * sizeof(float);
     size_t bytes = (size_t)at->unit_count * sizeof(float);
+    if (item->state != RN_NO_TENSOR) { // until all are there
+        memcpy(c->absmax + at->first_unit, c->scale + scale_offset, bytes);
+        return RN_OK;
+    }
     if (item->scale != RN_NO_TENSOR)
         RN_TRY(rn_writer_put(c->writer, item->scale, offset, c->scale + scale_offset, bytes));
     if (item->shift != RN_NO_TENSOR)
@@ -307,6 +316,25 @@ static rn_status run_assembled(conversion *c, uint32_t index) {
     return RN_OK;
 }
 
+// Double quantisation: codes in the place of a tensor's absmax, their scales, and the description
+// that has their offset.
+static rn_status put_codes(conversion *c, const rn_convert_item *item) {
+    uint64_t count = rn_div_up(item->source->elements, RN_NF4_BLOCK);
+    uint64_t nested_count = rn_div_up(count, RN_NF4_NESTED);
+    float *nested = c->absmax + count, offset = rn_quant_nf4_offset(c->absmax, count);
+    char text[RN_CONVERT_STATE_BYTES];
+    rn_buffer state;
+    rn_quant_nf4_absmax(c->absmax, count, offset, (uint8_t *)c->absmax, nested);
+    RN_TRY(rn_writer_put(c->writer, item->scale, 0, c->absmax, (size_t)count));
+    RN_TRY(rn_writer_put(c->writer, item->shift, 0, nested, (size_t)nested_count * sizeof(float)));
+    memset(text, ' ', sizeof text);
+    rn_buffer_init(&state, RN_HOST_IO, sizeof text);
+    rn_status s = rn_convert_describe_nf4(item, &offset, rn_buffer_sink(&state));
+    if (s == RN_OK) memcpy(text, state.data, state.bytes);
+    rn_buffer_free(&state);
+    return s == RN_OK ? rn_writer_put(c->writer, item->state, 0, text, sizeof text) : s;
+}
+
 static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
     c->errors[0] = c->errors[1] = (rn_quant_error){.count = 0};
     if (is_put_together(&c->plan.items[item])) RN_TRY(run_assembled(c, item));
@@ -322,6 +350,7 @@ static rn_status run_item(conversion *c, size_t *next, uint32_t item) {
             high = &c->chunks[(*next)++];
         RN_TRY(run_pair(c, low, high));
     }
+    if (c->plan.items[item].state != RN_NO_TENSOR) RN_TRY(put_codes(c, &c->plan.items[item]));
     report(c, &c->plan.items[item]);
     return RN_OK;
 }
@@ -355,7 +384,7 @@ static rn_status run_all(conversion *c) {
 static uint64_t work_bytes(const sizes *s, size_t threads) {
     return s->low_bytes + 4 * s->unit_count * sizeof(float) +
            threads * s->scratch_elements * RN_SLICE_SCRATCH_BYTES +
-           s->region_elements * sizeof(float) + s->assembled_bytes;
+           (s->region_elements + s->absmax_count) * sizeof(float) + s->assembled_bytes;
 }
 
 static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t slot_count,
@@ -374,6 +403,10 @@ static sizes measure(const rn_convert_plan *plan, size_t request_bytes, size_t s
             s.assembled_bytes = RN_ASSEMBLED_CHUNK_BYTES + RN_ASSEMBLED_ROOM_BYTES;
         s.scratch_elements = rn_max_u64(s.scratch_elements, rn_round_up(item->unit, 64));
         s.region_elements = rn_max_u64(s.region_elements, rn_round_up(item->region, 16));
+        uint64_t blocks = rn_div_up(item->source->elements, RN_NF4_BLOCK);
+        if (item->state != RN_NO_TENSOR)
+            s.absmax_count = rn_max_u64(s.absmax_count,
+                                        rn_round_up(blocks + rn_div_up(blocks, RN_NF4_NESTED), 16));
     }
     s.unit_count = rn_round_up(s.unit_count, 16);
     rn_writer_options writing = {.buffer_bytes = request_bytes};
@@ -538,7 +571,8 @@ static rn_status make_memory(conversion *c, size_t *out_bytes) {
     c->scale = (float *)(at + s->low_bytes);
     c->shift = c->scale + 2 * s->unit_count;
     c->region = c->shift + 2 * s->unit_count;
-    c->work.scratch = (uint8_t *)(c->region + s->region_elements);
+    c->absmax = c->region + s->region_elements;
+    c->work.scratch = (uint8_t *)(c->absmax + s->absmax_count);
     c->work.scratch_elements = s->scratch_elements;
     c->assembled = c->work.scratch +
                    rn_workers_count(c->workers) * s->scratch_elements * RN_SLICE_SCRATCH_BYTES;

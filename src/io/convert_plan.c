@@ -29,7 +29,7 @@ static bool is_ggml_block(rn_dtype dtype) {
 
 static bool is_quantised(rn_dtype dtype) {
     return dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ||
-           is_ggml_block(dtype);
+           dtype == RN_DTYPE_NF4_DQ || is_ggml_block(dtype);
 }
 
 // ---- may it be done at all ------------------------------------------------------------
@@ -42,12 +42,12 @@ static rn_status check_pair(rn_dtype to, bool to_gguf) {
     if (!plain && !is_quantised(to))
         return rn_hint(
             rn_fail(RN_UNSUPPORTED, "ration does not convert to %s", info->name),
-            "choose f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, q8_0, q4_0 or one "
+            "choose f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, nf4_dq, q8_0, q4_0 or one "
             "of llama.cpp's file types, q2_k to q6_k, q4_1, q5_0, q5_1, iq4_nl, iq4_xs");
     rn_status s = rn_fail(RN_UNSUPPORTED, "%s does not go into a %s file", info->name,
                           to_gguf ? "GGUF" : "safetensors");
     return rn_hint(s, to_gguf ? "GGUF holds f32, f16, bf16 and ggml's blocks"
-                              : "safetensors holds plain types, int8, int4 and nf4");
+                              : "safetensors holds plain types, int8, int4, nf4 and nf4_dq");
 }
 
 // Quantising what is quantised already would square the loss, and its parts would look like
@@ -117,7 +117,8 @@ static const char *exemption(const rn_convert_item *item, rn_dtype to,
     if (to == RN_DTYPE_INT8 && columns > RN_CONVERT_MAX_UNIT) return "rows are too long";
     uint64_t group = rn_quant_int4_group(columns);
     if (to == RN_DTYPE_INT4 && group > RN_CONVERT_MAX_UNIT) return "rows are too long";
-    if (item->region && (to == RN_DTYPE_INT4 || (to == RN_DTYPE_NF4 && item->region % 64)))
+    bool nf4 = to == RN_DTYPE_NF4 || to == RN_DTYPE_NF4_DQ;
+    if (item->region && (to == RN_DTYPE_INT4 || (nf4 && item->region % 64)))
         return "its rows change places";
     // int4 is read in two halves; the second must begin where a block of the source begins.
     uint64_t half = rn_div_up(t->elements / group, 2) * group;
@@ -286,7 +287,8 @@ static rn_status place_items(rn_convert_plan *plan, const rn_checkpoint *source,
         *item = (rn_convert_item){.source = rn_checkpoint_tensor(source, i),
                                   .index = i,
                                   .scale = RN_NO_TENSOR,
-                                  .shift = RN_NO_TENSOR};
+                                  .shift = RN_NO_TENSOR,
+                                  .state = RN_NO_TENSOR};
         RN_TRY(place_item(plan, as, item));
     }
     plan->item_count = count;
@@ -525,15 +527,17 @@ static rn_status plan_int4(rn_convert_plan *plan, rn_convert_item *item) {
     return add_activation_scales(plan, item);
 }
 
-// bitsandbytes' description of the weight, in the arena.
+rn_status rn_convert_describe_nf4(const rn_convert_item *item, const float *offset, rn_sink sink) {
+    rn_dtype from = item->source->dtype;
+    bool half = from == RN_DTYPE_F16 || from == RN_DTYPE_BF16;
+    return rn_quant_nf4_state(half ? from : RN_DTYPE_F32, item->dims, item->rank, offset, sink);
+}
+
 static rn_status describe_nf4(rn_convert_plan *plan, const rn_convert_item *item, rn_str *out) {
-    const rn_tensor_info *t = item->source;
-    bool half = t->dtype == RN_DTYPE_F16 || t->dtype == RN_DTYPE_BF16;
     rn_buffer text;
     void *copy = NULL;
-    rn_buffer_init(&text, RN_HOST_IO, 4096);
-    rn_status s = rn_quant_nf4_state(half ? t->dtype : RN_DTYPE_F32, item->dims, item->rank,
-                                     rn_buffer_sink(&text));
+    rn_buffer_init(&text, RN_HOST_IO, RN_CONVERT_STATE_BYTES);
+    rn_status s = rn_convert_describe_nf4(item, NULL, rn_buffer_sink(&text));
     if (s == RN_OK) s = rn_arena_copy(&plan->arena, text.data, text.bytes, &copy);
     *out = (rn_str){copy, text.bytes};
     rn_buffer_free(&text);
@@ -541,21 +545,29 @@ static rn_status describe_nf4(rn_convert_plan *plan, const rn_convert_item *item
 }
 
 static rn_status plan_nf4(rn_convert_plan *plan, rn_convert_item *item) {
+    static const char *const state_suffix = ".quant_state.bitsandbytes__nf4";
     const rn_tensor_info *t = item->source;
     uint64_t packed[] = {rn_div_up(t->elements, 2), 1}, *dims;
-    uint64_t blocks = rn_div_up(t->elements, RN_NF4_BLOCK), table = 16;
-    rn_str state;
-    RN_TRY(describe_nf4(plan, item, &state));
-    uint64_t state_bytes = state.bytes;
+    uint64_t blocks = rn_div_up(t->elements, RN_NF4_BLOCK), table = 16, map = 256;
+    uint64_t nested = rn_div_up(blocks, RN_NF4_NESTED), state_bytes = RN_CONVERT_STATE_BYTES;
+    bool twice = item->to == RN_DTYPE_NF4_DQ;
     item->unit = RN_NF4_BLOCK;
     RN_TRY(copy_dims(plan, packed, 2, &dims));
     rn_write_tensor data = {.name = item->name, .dtype = RN_DTYPE_U8, .rank = 2, .dims = dims};
     RN_TRY(add_output(plan, data, NULL, item, &item->data));
-    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SCALE), RN_DTYPE_F32,
-                    &blocks, 1, NULL, &item->scale));
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SCALE),
+                    twice ? RN_DTYPE_U8 : RN_DTYPE_F32, &blocks, 1, NULL, &item->scale));
     RN_TRY(add_side(plan, item, ".quant_map", RN_DTYPE_F32, &table, 1, rn_nf4_table, NULL));
-    return add_side(plan, item, ".quant_state.bitsandbytes__nf4", RN_DTYPE_U8, &state_bytes, 1,
-                    state.data, NULL);
+    if (!twice) {
+        rn_str state;
+        RN_TRY(describe_nf4(plan, item, &state));
+        state_bytes = state.bytes;
+        return add_side(plan, item, state_suffix, RN_DTYPE_U8, &state_bytes, 1, state.data, NULL);
+    }
+    RN_TRY(add_side(plan, item, rn_component_suffix(item->to, RN_COMPONENT_SHIFT), RN_DTYPE_F32,
+                    &nested, 1, NULL, &item->shift));
+    RN_TRY(add_side(plan, item, ".nested_quant_map", RN_DTYPE_F32, &map, 1, rn_dynamic_map, NULL));
+    return add_side(plan, item, state_suffix, RN_DTYPE_U8, &state_bytes, 1, NULL, &item->state);
 }
 
 static rn_status plan_plain(rn_convert_plan *plan, rn_convert_item *item) {
@@ -583,6 +595,7 @@ static rn_status plan_item(rn_convert_plan *plan, rn_convert_item *item) {
     case RN_DTYPE_INT4:
         return plan_int4(plan, item);
     case RN_DTYPE_NF4:
+    case RN_DTYPE_NF4_DQ:
         return plan_nf4(plan, item);
     default:
         return plan_plain(plan, item);
@@ -592,7 +605,8 @@ static rn_status plan_item(rn_convert_plan *plan, rn_convert_item *item) {
 // ---- the whole ------------------------------------------------------------------------
 
 static size_t element_width(const rn_convert_item *item) {
-    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4 || item->to == RN_DTYPE_NF4)
+    if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4 || item->to == RN_DTYPE_NF4 ||
+        item->to == RN_DTYPE_NF4_DQ)
         return 1;
     const rn_dtype_info *info = rn_dtype_get(item->to);
     return info->block_elements > 1 ? 1 : info->block_bytes;
@@ -612,7 +626,7 @@ static int compare_items(const void *left, const void *right) {
 
 static rn_status allocate(rn_convert_plan *plan, size_t count, size_t constant_count) {
     void *block;
-    plan->tensor_capacity = count * 5 + constant_count; // at most five outputs for one input
+    plan->tensor_capacity = count * 6 + constant_count; // at most six outputs for one input
     RN_TRY(rn_arena_array(&plan->arena, count, sizeof *plan->items, &block));
     plan->items = block;
     RN_TRY(rn_arena_array(&plan->arena, plan->tensor_capacity, sizeof *plan->tensors, &block));
@@ -711,7 +725,7 @@ static rn_status read_options(const rn_convert_options *options, rn_convert_plan
         if (!plan->to_gguf)
             return rn_hint(rn_fail(RN_UNSUPPORTED, "%s does not go into a safetensors file",
                                    options->file_type),
-                           "safetensors holds plain types, int8, int4 and nf4");
+                           "safetensors holds plain types, int8, int4, nf4 and nf4_dq");
     } else
         RN_TRY(check_pair(options->to, plan->to_gguf));
     plan->packed = options->packed;

@@ -39,6 +39,7 @@ typedef struct rn_convert_item {
         unit; // elements that are quantised together: a row, a group, a block; 1 for plain types
     uint32_t data;         // output tensor that is streamed
     uint32_t scale, shift; // output tensors beside it (absmax is a scale), or RN_NO_TENSOR
+    uint32_t state; // nf4_dq: what describes it, known once its scales are; else RN_NO_TENSOR
     uint64_t bytes_out;
 } rn_convert_item;
 
@@ -60,6 +61,12 @@ typedef struct rn_convert_plan {
 
 // A weight whose row is longer than this stays as it is: int8 needs a whole row at once.
 #define RN_CONVERT_MAX_UNIT ((uint64_t)128 << 10)
+
+// Bytes that nf4_dq's description has room for; spaces behind it are as good as none.
+#define RN_CONVERT_STATE_BYTES 512
+// bitsandbytes' description of the weight. `offset` is nf4_dq's; NULL: nf4's.
+RN_MUST_USE rn_status rn_convert_describe_nf4(const rn_convert_item *item, const float *offset,
+                                              rn_sink sink);
 
 // `translation` is NULL where names and metadata stay as they are; borrowed.
 RN_MUST_USE rn_status rn_convert_plan_make(const rn_checkpoint *source, const char *out_path,

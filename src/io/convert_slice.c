@@ -19,7 +19,7 @@ uint64_t rn_slice_source_bytes(const rn_convert_item *item, uint64_t elements) {
 uint64_t rn_slice_data_bytes(const rn_convert_item *item, uint64_t elements) {
     const rn_dtype_info *info = rn_dtype_get(item->to);
     if (item->to == RN_DTYPE_INT8 || item->to == RN_DTYPE_INT4) return elements;
-    if (item->to == RN_DTYPE_NF4) return rn_div_up(elements, 2);
+    if (item->to == RN_DTYPE_NF4 || item->to == RN_DTYPE_NF4_DQ) return rn_div_up(elements, 2);
     return elements / info->block_elements * info->block_bytes;
 }
 
@@ -123,6 +123,7 @@ static rn_status quantise(rn_convert_job *work, const scratch *own, uint64_t uni
         rn_dequant_int4_groups(data, scale, shift, units, item->unit, own->restored);
         return RN_OK;
     case RN_DTYPE_NF4:
+    case RN_DTYPE_NF4_DQ: // whose scales are quantised once all are there
         rn_quant_nf4_blocks(values, elements, data, scale);
         rn_dequant_nf4_blocks(data, scale, elements, own->restored);
         return RN_OK;

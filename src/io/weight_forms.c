@@ -29,11 +29,13 @@ const char *rn_component_suffix(rn_dtype dtype, rn_component component) {
     static const char *const int8[RN_COMPONENT_COUNT] = {"._data", "._scale"};
     static const char *const int4[RN_COMPONENT_COUNT] = {"._data._data", "._scale", "._shift"};
     static const char *const nf4[RN_COMPONENT_COUNT] = {"", ".absmax"};
+    static const char *const nf4_dq[RN_COMPONENT_COUNT] = {"", ".absmax", ".nested_absmax"};
     static const char *const whole[RN_COMPONENT_COUNT] = {""};
-    return (dtype == RN_DTYPE_INT8   ? int8
-            : dtype == RN_DTYPE_INT4 ? int4
-            : dtype == RN_DTYPE_NF4  ? nf4
-                                     : whole)[component];
+    return (dtype == RN_DTYPE_INT8     ? int8
+            : dtype == RN_DTYPE_INT4   ? int4
+            : dtype == RN_DTYPE_NF4    ? nf4
+            : dtype == RN_DTYPE_NF4_DQ ? nf4_dq
+                                       : whole)[component];
 }
 
 // ---- errors -------------------------------------------------------------------------------------

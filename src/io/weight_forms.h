@@ -46,8 +46,8 @@
 #include "tensor/layout.h"
 
 // What follows a weight's name in the name of one of its tensors, as rn_convert writes int8, int4
-// (optimum-quanto's words) and nf4 (bitsandbytes'): "._scale". "" is the weight's own name, NULL
-// says that the kind has no such component.
+// (optimum-quanto's words), nf4 and nf4_dq (bitsandbytes'): "._scale". "" is the weight's own name,
+// NULL says that the kind has no such component.
 const char *rn_component_suffix(rn_dtype dtype, rn_component component);
 
 // Who wrote the checkpoint: "quantization_config" of config.json.

@@ -159,6 +159,16 @@ static rn_status start(rn_weights *w, rn_weight_list list, uint32_t entry) {
     return RN_OK;
 }
 
+// nf4_dq: behind the last scale of codes comes what no tensor has.
+static rn_status end_nested(rn_weights *w, rn_component_of component, uint64_t end) {
+    const float *offset = &w->offsets[component.value];
+    bool twice = rn_graph_value(w->plan->graph, component.value)->dtype == RN_DTYPE_NF4_DQ;
+    if (!twice || component.component != RN_COMPONENT_SHIFT ||
+        end + sizeof *offset != w->packing.components.bytes[RN_COMPONENT_SHIFT])
+        return RN_OK;
+    return rn_packing_take(&w->packing, RN_COMPONENT_SHIFT, end, offset, sizeof *offset);
+}
+
 static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes) {
     rn_reader_piece piece = {0};
     RN_TRY(check_stop(w));
@@ -175,6 +185,7 @@ static rn_status take_piece(rn_weights *w, uint8_t *target, uint64_t *left_bytes
     if (component.component == RN_COMPONENT_DATA) w->packing.narrow = component.narrow;
     if (s == RN_OK)
         s = rn_packing_take(&w->packing, component.component, offset, piece.data, piece.bytes);
+    if (s == RN_OK) s = end_nested(w, component, offset + piece.bytes);
     *left_bytes -= piece.bytes;
     atomic_fetch_add(&w->read_bytes, piece.bytes);
     rn_reader_release(w->reader, &piece);

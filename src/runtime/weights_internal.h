@@ -86,6 +86,7 @@ struct rn_weights {
     const void **plain;   // (values + 1): bytes in memory; NULL: in the checkpoint
     rn_dtype *narrow;     // (values + 1): of `plain`, where that is to be widened; else NONE
     const rn_weight_form **forms; // (values + 1): of several tensors; NULL: as it is
+    float *offsets;               // (values + 1): nf4_dq: io/double_quant.h
     rn_arena memory;
     rn_group_list lists[2];
     rn_row_source *tables;   // (the plan's row_table_count)

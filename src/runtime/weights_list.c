@@ -6,6 +6,8 @@
 //     to a slot
 #include "runtime/weights_internal.h"
 
+#include "io/double_quant.h"
+
 #include "base/checked.h"
 #include "graph/weight_rows.h"
 
@@ -16,6 +18,8 @@
 
 // What the component's tensor is in the file; NONE: it need not be anything in particular.
 static rn_dtype component_dtype(rn_dtype dtype, rn_component component) {
+    if (dtype == RN_DTYPE_NF4_DQ)
+        return component == RN_COMPONENT_SHIFT ? RN_DTYPE_F32 : RN_DTYPE_U8;
     if (component != RN_COMPONENT_DATA) return RN_DTYPE_F32;
     if (dtype == RN_DTYPE_INT8) return RN_DTYPE_I8;
     return dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4 ? RN_DTYPE_U8 : dtype;
@@ -172,6 +176,11 @@ static rn_status list_weight(rn_weights *w, rn_group_list *list, rn_value value)
     if (!w->source.checkpoint) return rn_fail(RN_NOT_FOUND, "there is no weight '%s'", info->name);
     RN_TRY(find_form(w, info, &w->forms[value]));
     if (w->forms[value]) return RN_OK;
+    if (info->dtype == RN_DTYPE_NF4_DQ) { // the offset is in no tensor of its own
+        components.bytes[RN_COMPONENT_SHIFT] -= sizeof(float);
+        RN_TRY(rn_double_quant_offset(w->source.checkpoint, rn_weight_tensor(info),
+                                      &w->offsets[value]));
+    }
     for (rn_component component = 0; component < RN_COMPONENT_COUNT; component++) {
         rn_tensor_info tensor;
         rn_dtype narrow;
@@ -348,11 +357,14 @@ rn_status rn_weights_make_lists(rn_weights *w) {
     const rn_plan *plan = w->plan;
     rn_group_list *resident = &w->lists[RN_WEIGHTS_RESIDENT],
                   *streamed = &w->lists[RN_WEIGHTS_STREAMED];
-    void *groups = NULL, *loads = NULL, *plain = NULL, *forms = NULL, *narrow = NULL;
+    void *groups = NULL, *loads = NULL, *plain = NULL, *forms = NULL, *narrow = NULL,
+         *offsets = NULL;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &plain));
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(rn_dtype), &narrow));
     w->narrow = narrow;
     RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(void *), &forms));
+    RN_TRY(rn_arena_array(&w->memory, plan->value_count + 1u, sizeof(float), &offsets));
+    w->offsets = offsets;
     w->plain = plain;
     w->forms = forms;
     RN_TRY(rn_arena_array(&w->memory, plan->group_count, sizeof(uint32_t), &groups));

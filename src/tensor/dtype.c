@@ -63,6 +63,7 @@ static const rn_dtype_info infos[RN_DTYPE_COUNT] = {
     [RN_DTYPE_INT8] = {"int8", NULL, -1, 1, 1, false, false},
     [RN_DTYPE_INT4] = {"int4", NULL, -1, 2, 1, false, false},
     [RN_DTYPE_NF4] = {"nf4", NULL, -1, 2, 1, false, false},
+    [RN_DTYPE_NF4_DQ] = {"nf4_dq", NULL, -1, 2, 1, false, false},
     [RN_DTYPE_F8_B128] = {"f8_b128", NULL, -1, 128, 132, false, true},
     [RN_DTYPE_F8_B32] = {"f8_b32", NULL, -1, 32, 36, false, true},
     [RN_DTYPE_FP4_B64] = {"fp4_b64", NULL, -1, 64, 40, false, true},

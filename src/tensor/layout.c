@@ -26,6 +26,11 @@ static bool count_parts(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_plain_c
     } else if (dtype == RN_DTYPE_NF4) {
         out->bytes[RN_COMPONENT_DATA] = rn_div_up(values, 2);
         out->bytes[RN_COMPONENT_SCALE] = rn_div_up(values, RN_NF4_BLOCK) * sizeof(float);
+    } else if (dtype == RN_DTYPE_NF4_DQ) {
+        uint64_t blocks = rn_div_up(values, RN_NF4_BLOCK);
+        out->bytes[RN_COMPONENT_DATA] = rn_div_up(values, 2);
+        out->bytes[RN_COMPONENT_SCALE] = blocks;
+        out->bytes[RN_COMPONENT_SHIFT] = (rn_div_up(blocks, RN_NF4_NESTED) + 1) * sizeof(float);
     } else {
         uint64_t row_bytes;
         return rn_dtype_bytes(dtype, cols, &row_bytes) &&

@@ -13,11 +13,12 @@
 
 #include <stddef.h>
 
-// The tensors that a weight is in its file. All but int8, int4 and nf4 have the data alone.
+// The tensors that a weight is in its file. All but int8, int4, nf4 and nf4_dq have
+// the data alone.
 typedef enum rn_component {
     RN_COMPONENT_DATA,
-    RN_COMPONENT_SCALE, // f32: int8 (rows), int4 (groups), nf4 (blocks of 64; absmax)
-    RN_COMPONENT_SHIFT, // f32: int4 (groups)
+    RN_COMPONENT_SCALE, // f32: int8 (rows), int4 (groups), nf4 (blocks of 64; absmax); u8: nf4_dq
+    RN_COMPONENT_SHIFT, // f32: int4 (groups); nf4_dq: scales of absmax, and what shifts it
     RN_COMPONENT_COUNT
 } rn_component;
 
@@ -50,8 +51,8 @@ typedef struct rn_layout_info {
 // NULL: plain.
 typedef const rn_layout_info *rn_layout;
 
-// Dense rows, as files have them; int8, int4 and nf4 with their scales behind the data, each part
-// on a 64-byte boundary.
+// Dense rows, as files have them; int8, int4, nf4 and nf4_dq with their scales behind the data,
+// each part on a 64-byte boundary.
 #define RN_LAYOUT_PLAIN ((rn_layout)NULL)
 // (N, K) in panels of 16 rows, tensor/panels.h.
 extern const rn_layout_info rn_panels_layout;

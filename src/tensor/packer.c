@@ -223,6 +223,7 @@ static void take_whole_units(rn_dtype dtype, const uint8_t *from, uint64_t units
         FORM(BF16, true)
         FORM(F8_E4M3, false)
         FORM(NF4, false)
+        FORM(NF4_DQ, false)
 #undef FORM
 #define FORM(DTYPE, name, sum, offset, most, ...)                                                  \
     case RN_DTYPE_##DTYPE:                                                                         \
@@ -414,6 +415,44 @@ static void take_units(const rn_packer *p, rn_component part, uint64_t row, uint
     }
 }
 
+// nf4_dq: codes of absmax, in flat order; a byte of each unit of each row.
+static void take_codes(const rn_packer *p, uint64_t block, const uint8_t *from, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++, block++) {
+        uint64_t row = block / p->panels.units, unit = block % p->panels.units;
+        first_unit(p, row)[unit * p->panels.unit_bytes + row % RN_PANEL_ROWS] = from[i];
+    }
+}
+
+// Bytes [at, at + count) of float `index` of nf4_dq's scales of codes, to the heads of all panels
+// that have such codes; behind the last scale comes the offset, for all.
+static void take_nested(const rn_packer *p, uint64_t index, uint64_t at, const uint8_t *from,
+                        uint64_t count) {
+    const rn_panels *g = &p->panels;
+    uint64_t blocks = RN_PANEL_ROWS * g->units, panel = 0, end = g->count;
+    bool offset = (index + 1) * sizeof(float) == p->parts.bytes[RN_COMPONENT_SHIFT];
+    if (!offset) {
+        panel = index * RN_NF4_NESTED / blocks;
+        end = rn_min_u64(end, rn_div_up((index + 1) * RN_NF4_NESTED, blocks));
+    }
+    for (; panel < end; panel++) {
+        rn_nf4_dq_head *head = (rn_nf4_dq_head *)(void *)(p->target + panel * g->panel_bytes);
+        float *to = offset ? &head->offset : &head->nested[index - panel * blocks / RN_NF4_NESTED];
+        memcpy((uint8_t *)to + at, from, count);
+    }
+}
+
+static void take_double(const rn_packer *p, rn_component part, uint64_t offset, const uint8_t *from,
+                        uint64_t bytes) {
+    if (part == RN_COMPONENT_SCALE) {
+        take_codes(p, offset, from, bytes);
+        return;
+    }
+    for (uint64_t take; bytes > 0; offset += take, from += take, bytes -= take) {
+        take = rn_min_u64(sizeof(float) - offset % sizeof(float), bytes);
+        take_nested(p, offset / sizeof(float), offset % sizeof(float), from, take);
+    }
+}
+
 // int8 has one float a row, in the head, where the others' first unit is; int4 and nf4 one a unit.
 static void take_floats(const rn_packer *p, rn_component part, uint64_t offset, const uint8_t *from,
                         uint64_t bytes) {
@@ -440,6 +479,17 @@ static void clear_padding(const rn_packer *p) {
         memset(p->target + i * g->panel_bytes + begin, 0, g->panel_bytes - begin);
 }
 
+static void begin_heads(const rn_packer *p) {
+    const rn_panels *g = &p->panels;
+    for (uint64_t i = 0; i < g->count; i++) {
+        rn_nf4_dq_head *head = (rn_nf4_dq_head *)(void *)(p->target + i * g->panel_bytes);
+        memset(head, 0, g->head_bytes);
+        head->phase = (uint32_t)(i * RN_PANEL_ROWS * g->units % RN_NF4_NESTED);
+        head->units = (uint32_t)g->units;
+        head->bytes = (uint32_t)g->head_bytes;
+    }
+}
+
 rn_status rn_packer_begin(rn_packer *p, rn_dtype dtype, uint64_t rows, uint64_t cols,
                           void *target) {
     uint64_t bytes;
@@ -451,6 +501,7 @@ rn_status rn_packer_begin(rn_packer *p, rn_dtype dtype, uint64_t rows, uint64_t 
                        (unsigned long long)rows, (unsigned long long)cols,
                        rn_dtype_get(dtype)->name);
     if (bytes > 0) clear_padding(p);
+    if (dtype == RN_DTYPE_NF4_DQ) begin_heads(p);
     return RN_OK;
 }
 
@@ -462,7 +513,9 @@ rn_status rn_packer_take(rn_packer *p, rn_component part, uint64_t offset, const
                        (unsigned long long)bytes, (unsigned long long)offset);
     if (bytes == 0) return RN_OK;
     p->done[part] += bytes;
-    if (part != RN_COMPONENT_DATA)
+    if (part != RN_COMPONENT_DATA && p->panels.dtype == RN_DTYPE_NF4_DQ)
+        take_double(p, part, offset, data, bytes);
+    else if (part != RN_COMPONENT_DATA)
         take_floats(p, part, offset, data, bytes);
     else if (p->panels.dtype == RN_DTYPE_INT4)
         take_int4(p, offset, data, bytes);

@@ -34,6 +34,10 @@ typedef struct rn_panel_form {
 #define RN_PANEL_FORM_NF4                                                                          \
     { 64, 32, 576, 0, 64, 8, 0, 0, 0, 0 }
 
+// Codes of absmax, a byte a lane, then nf4's words.
+#define RN_PANEL_FORM_NF4_DQ                                                                       \
+    { 64, 32, 528, 0, 16, 8, 0, 0, 0, 0 }
+
 extern const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT];
 
 #endif

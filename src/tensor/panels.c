@@ -11,11 +11,16 @@
 
 #include <string.h>
 
+enum { NF4_DQ_UNIT = 528 };
+
 #define FORM(DTYPE, name, sum, offset, most, ...) [RN_DTYPE_##DTYPE] = {__VA_ARGS__},
-const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {
-    [RN_DTYPE_F32] = RN_PANEL_FORM_F32,   [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
-    [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16, [RN_DTYPE_F8_E4M3] = RN_PANEL_FORM_F8_E4M3,
-    [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,   RN_ROUNDED_KINDS(FORM)};
+const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {[RN_DTYPE_F32] = RN_PANEL_FORM_F32,
+                                                      [RN_DTYPE_F16] = RN_PANEL_FORM_F16,
+                                                      [RN_DTYPE_BF16] = RN_PANEL_FORM_BF16,
+                                                      [RN_DTYPE_F8_E4M3] = RN_PANEL_FORM_F8_E4M3,
+                                                      [RN_DTYPE_NF4] = RN_PANEL_FORM_NF4,
+                                                      [RN_DTYPE_NF4_DQ] = RN_PANEL_FORM_NF4_DQ,
+                                                      RN_ROUNDED_KINDS(FORM)};
 #undef FORM
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -23,8 +28,15 @@ const rn_panel_form rn_panel_forms[RN_DTYPE_COUNT] = {
 static bool has_panels(rn_dtype dtype, uint64_t cols) {
     if ((unsigned)dtype >= RN_DTYPE_COUNT || cols == 0) return false;
     if (dtype == RN_DTYPE_INT4) return true;
-    if (dtype == RN_DTYPE_NF4) return cols % RN_NF4_BLOCK == 0;
+    if (dtype == RN_DTYPE_NF4_DQ && cols > UINT32_MAX) return false;
+    if (dtype == RN_DTYPE_NF4 || dtype == RN_DTYPE_NF4_DQ) return cols % RN_NF4_BLOCK == 0;
     return rn_panel_forms[dtype].cols && cols % rn_dtype_get(dtype)->block_elements == 0;
+}
+
+// 16 rows' blocks touch one scale more than they could fill, and one more where they begin within.
+static uint64_t nf4_dq_head(uint64_t units) {
+    uint64_t nested = (RN_PANEL_ROWS * units - 1) / RN_NF4_NESTED + 2;
+    return rn_round_up(sizeof(rn_nf4_dq_head) + nested * sizeof(float), 64);
 }
 
 bool rn_panels_of(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_panels *out) {
@@ -37,8 +49,10 @@ bool rn_panels_of(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_panels *out) 
         out->unit_cols = rn_panel_forms[dtype].cols;
         out->unit_bytes = rn_panel_forms[dtype].unit_bytes;
     }
-    out->head_bytes = dtype == RN_DTYPE_INT8 ? 64 : 0;
     out->units = rn_div_up(cols, out->unit_cols);
+    out->head_bytes = dtype == RN_DTYPE_INT8     ? 64
+                      : dtype == RN_DTYPE_NF4_DQ ? nf4_dq_head(out->units)
+                                                 : 0;
     out->panel_bytes = rn_round_up(out->head_bytes + out->units * out->unit_bytes, 64);
     out->count = rn_div_up(rows, RN_PANEL_ROWS);
     return true;
@@ -94,6 +108,15 @@ static void restore_int4(const uint8_t *unit, int lane, uint64_t cols, float *ou
     }
 }
 
+void rn_panels_absmax(const void *panel, uint64_t unit, float out[RN_PANEL_ROWS]) {
+    const rn_nf4_dq_head *head = panel;
+    const uint8_t *codes = (const uint8_t *)panel + head->bytes + unit * NF4_DQ_UNIT;
+    uint64_t block = head->phase + unit;
+    for (int lane = 0; lane < RN_PANEL_ROWS; lane++, block += head->units)
+        out[lane] =
+            rn_dynamic_map[codes[lane]] * head->nested[block / RN_NF4_NESTED] + head->offset;
+}
+
 // A whole unit of 8 to 256 columns.
 static void restore_unit(rn_dtype dtype, const uint8_t *panel, const uint8_t *unit, int lane,
                          float *out) {
@@ -131,7 +154,13 @@ void rn_panels_unpack_row(const rn_panels *p, const void *data, uint64_t row, fl
     for (uint64_t u = 0, k = 0; u < p->units; u++, k += p->unit_cols) {
         const uint8_t *unit = panel + p->head_bytes + u * p->unit_bytes;
         uint64_t cols = rn_min_u64(p->unit_cols, p->cols - k);
-        if (p->dtype == RN_DTYPE_INT4) {
+        if (p->dtype == RN_DTYPE_NF4_DQ) {
+            uint8_t file[32];
+            float absmax[RN_PANEL_ROWS];
+            gather(&rn_panel_forms[p->dtype], unit, lane, file);
+            rn_panels_absmax(panel, u, absmax);
+            rn_dequant_nf4_blocks(file, &absmax[lane], cols, out + k);
+        } else if (p->dtype == RN_DTYPE_INT4) {
             restore_int4(unit, lane, cols, out + k);
         } else if (cols == p->unit_cols) {
             restore_unit(p->dtype, panel, unit, lane, out + k);

@@ -20,10 +20,12 @@
 //                        6 3 7 from the lowest]
 //     nf4   64 columns   [absmax f32] 8 x [lanes of 8 nibbles: columns 1 0 3 2 5 4 7 6 from the
 //                        lowest, as in the file]
+//     nf4_dq   64 columns   [codes of absmax] 8 x [as nf4]      head: rn_nf4_dq_head
 //
 // Bytes of 4 neighbouring columns in a 32-bit lane are what byte-multiplying instructions want.
-// Bytes + 128 are unsigned, as those instructions want one factor. But for padding a panel has
-// exactly the file's bytes. nf4 has panels only where cols is a multiple of its block.
+// Bytes + 128 are unsigned, as those instructions want one factor. But for padding and
+// the heads of nf4_dq a panel has exactly the file's bytes. nf4 and nf4_dq have panels only where
+// cols is a multiple of their block.
 #ifndef RN_TENSOR_PANELS_H
 #define RN_TENSOR_PANELS_H
 
@@ -45,6 +47,17 @@ typedef struct rn_panels {
 // False where it overflows, is not in whole blocks, or the dtype has no panels.
 bool rn_panels_of(rn_dtype dtype, uint64_t rows, uint64_t cols, rn_panels *out);
 bool rn_panels_bytes(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t *out_bytes);
+
+// What absmax of a panel of nf4_dq is made of. Its blocks are numbered row by row, from `phase` on,
+// which is the first one's number among 256 that share a scale.
+typedef struct rn_nf4_dq_head {
+    float offset;
+    uint32_t phase, units; // units: of the panel
+    uint32_t bytes;        // of the head
+    float nested[];        // of all codes of the panel
+} rn_nf4_dq_head;
+// absmax of the 16 rows' blocks of a unit.
+void rn_panels_absmax(const void *panel, uint64_t unit, float out[RN_PANEL_ROWS]);
 
 // ---- from a file's bytes ------------------------------------------------------------------------
 

@@ -2,8 +2,12 @@
 // blocks, and the choice between the versions of the kernels.
 #include "tensor/quant.h"
 
+#include "base/checked.h"
 #include "base/cpu.h"
+#include "tensor/dynamic_map.h"
 #include "tensor/quant_kernels.h"
+
+#include <math.h>
 
 const float rn_nf4_table[16] = {
     -1.0f,
@@ -23,6 +27,8 @@ const float rn_nf4_table[16] = {
     0.7229568362236023f,
     1.0f,
 };
+
+const float rn_dynamic_map[256] = {RN_DYNAMIC_MAP_SIGNED};
 
 const rn_quant_kernels *rn_quant_kernels_get(void) {
 #if defined(__x86_64__)
@@ -107,8 +113,49 @@ void rn_dequant_nf4_blocks(const uint8_t *packed, const float *absmax, uint64_t 
         out_values[i] = rn_nf4_table[packed[i / 2] >> (i % 2 ? 0 : 4) & 15] * absmax[blocks];
 }
 
+// ---- double quantisation ------------------------------------------------------------------------
+
+float rn_quant_nf4_offset(const float *absmax, uint64_t count) {
+    double sum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        sum += absmax[i];
+    return count ? (float)(sum / (double)count) : 0;
+}
+
+// The place of the nearest number of the map; NaN has the last.
+static uint8_t nearest_code(float x) {
+    uint32_t low = 0, high = 255;
+    while (low < high) {
+        uint32_t code = (low + high) / 2;
+        if (!(x <= (rn_dynamic_map[code] + rn_dynamic_map[code + 1]) / 2))
+            low = code + 1;
+        else
+            high = code;
+    }
+    return (uint8_t)low;
+}
+
+void rn_quant_nf4_absmax(const float *absmax, uint64_t count, float offset, uint8_t *out_codes,
+                         float *out_nested) {
+    for (uint64_t first = 0; first < count; first += RN_NF4_NESTED, out_nested++) {
+        uint64_t end = rn_min_u64(first + RN_NF4_NESTED, count);
+        float most = 0;
+        for (uint64_t i = first; i < end; i++) {
+            float size = fabsf(absmax[i] - offset);
+            if (!(size <= most)) most = size; // NaN stays
+        }
+        float divisor = most < 1e-38f ? 1e-38f : most, inverse = 1 / divisor;
+        bool whole = end - first == RN_NF4_NESTED;
+        *out_nested = whole ? most : divisor; // as nf4's last block
+        for (uint64_t i = first; i < end; i++) {
+            float rest = absmax[i] - offset;
+            out_codes[i] = nearest_code(whole ? rest * inverse : rest / divisor);
+        }
+    }
+}
+
 rn_status rn_quant_nf4_state(rn_dtype restored, const uint64_t *shape, uint32_t rank,
-                             rn_sink sink) {
+                             const float *offset, rn_sink sink) {
     const char *dtype = restored == RN_DTYPE_F32    ? "float32"
                         : restored == RN_DTYPE_F16  ? "float16"
                         : restored == RN_DTYPE_BF16 ? "bfloat16"
@@ -122,7 +169,11 @@ rn_status rn_quant_nf4_state(rn_dtype restored, const uint64_t *shape, uint32_t 
                          RN_NF4_BLOCK, dtype));
     for (uint32_t i = 0; i < rank; i++)
         RN_TRY(rn_sink_print(sink, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]));
-    return rn_sink_print(sink, "]}");
+    if (!offset) return rn_sink_print(sink, "]}");
+    return rn_sink_print(sink,
+                         "], \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", "
+                         "\"nested_offset\": %.17g}",
+                         RN_NF4_NESTED, (double)*offset);
 }
 
 // The same order of additions whatever the vector width.

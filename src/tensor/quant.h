@@ -1,6 +1,6 @@
 // quant.h — ration's own quantised forms of a weight, as the libraries that read them define them:
-// int8 and int4 as optimum-quanto does (qint8, qint4), nf4 as bitsandbytes does. The results equal
-// theirs byte for byte.
+// int8 and int4 as optimum-quanto does (qint8, qint4), nf4 and nf4_dq as bitsandbytes does. The
+// results equal theirs byte for byte.
 //
 //     float scale;
 //     rn_quant_int8_rows(row, 1, cols, q, &scale);          // one row of a (rows, cols) weight
@@ -85,7 +85,20 @@ void rn_quant_int4_unpack(const uint8_t *packed, uint64_t count, uint8_t *out_lo
 //     NAME.absmax                         F32  (ceil(values / 64))
 //     NAME.quant_map                      F32  (16), the table
 //     NAME.quant_state.bitsandbytes__nf4  U8   (bytes), what rn_quant_nf4_state writes
-#define RN_NF4_BLOCK 64
+//
+// With double quantisation (nf4_dq; bitsandbytes' compress_statistics) absmax is quantised, too:
+// less the tensor's mean of it, in blocks of 256, as codes of a map of 256 numbers ("dynamic":
+// seven decades, each with twice as many steps as the one below) and the largest magnitude of a
+// block. absmax = map[code] * nested + offset: 4.127 bits a weight instead of 4.5. Then a file has
+//
+//     NAME.absmax                         U8   (ceil(values / 64)), codes
+//     NAME.nested_absmax                  F32  (ceil(absmax / 256))
+//     NAME.nested_quant_map               F32  (256), the map
+//
+// and nested_blocksize, nested_dtype and nested_offset in quant_state. In memory the offset is one
+// more float behind nested_absmax (RN_COMPONENT_SHIFT).
+#define RN_NF4_BLOCK  64
+#define RN_NF4_NESTED 256
 
 extern const float rn_nf4_table[16];
 
@@ -95,11 +108,29 @@ void rn_quant_nf4_blocks(const float *values, uint64_t count,
                          float *out_absmax /* ceil(count / 64) */);
 void rn_dequant_nf4_blocks(const uint8_t *packed, const float *absmax, uint64_t count,
                            float *out_values);
+
+// The map of codes, signed and rising; [127] is 0.
+extern const float rn_dynamic_map[256];
+// What is taken away from absmax before it is coded: its mean. (bitsandbytes' is torch's, whose
+// additions are in another order: it may differ in the last bit.)
+float rn_quant_nf4_offset(const float *absmax, uint64_t count);
+// Codes `count` floats, in place where `out_codes` is `absmax`; a piece that is not the tensor's
+// last has whole blocks of 256.
+void rn_quant_nf4_absmax(const float *absmax, uint64_t count, float offset, uint8_t *out_codes,
+                         float *out_nested /* ceil(count / 256) */);
+// absmax of block `block` of the flat tensor; `nested` ends with the offset, and has `nested_count`
+// floats before it.
+static inline float rn_dequant_nf4_absmax(const uint8_t *codes, const float *nested,
+                                          uint64_t nested_count, uint64_t block) {
+    return rn_dynamic_map[codes[block]] * nested[block / RN_NF4_NESTED] + nested[nested_count];
+}
+
 // Writes bitsandbytes' description of the weight, for example
 //     {"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [3, 96]}
-// `restored` is the type the weight had: f32, f16 or bf16, else RN_INVALID.
+// `restored` is the type the weight had: f32, f16 or bf16, else RN_INVALID. `offset` is nf4_dq's;
+// NULL: nf4's.
 RN_MUST_USE rn_status rn_quant_nf4_state(rn_dtype restored, const uint64_t *shape, uint32_t rank,
-                                         rn_sink sink);
+                                         const float *offset, rn_sink sink);
 
 // ---- what quantising cost -----------------------------------------------------------------------
 //

@@ -79,7 +79,7 @@ static void set_block_scales(rn_dtype dtype, uint8_t *block, uint64_t *state) {
         {RN_DTYPE_IQ3_XXS, {0, 0}}, {RN_DTYPE_IQ3_S, {0, 0}}};
     if (dtype == RN_DTYPE_MXFP4) block[0] = (uint8_t)(116 + next(state) % 4);    // a power of two
     if (dtype == RN_DTYPE_IQ1_M) block[55] = (uint8_t)(0x10 | (block[55] & 15)); // of four nibbles
-    if (dtype >= RN_DTYPE_F8_B128) set_float_scale(dtype, block, state);
+    if (dtype >= RN_DTYPE_F8_B128 && dtype <= RN_DTYPE_F8_B32) set_float_scale(dtype, block, state);
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         for (int j = 0; scales[i].dtype == dtype && j < 2; j++) {
             float scale = uniform(state, 0.0005f, 0.002f);
@@ -96,7 +96,7 @@ static void fill_blocks(const rn_tensor *tensor, uint64_t *state) {
         out[i] = (uint8_t)next(state);
     for (uint64_t at = 0; at < data_bytes; at += type->block_bytes)
         set_block_scales(tensor->dtype, out + at, state);
-    // int8, int4 and nf4 have f32 scales and shifts behind the data.
+    // int8, int4 and nf4 have f32 scales and shifts behind the data, nf4_dq codes and scales.
     uint64_t tail = (data_bytes + 63) / 64 * 64;
     if (tail < bytes)
         fill_uniform((float *)(void *)(out + tail), (bytes - tail) / 4, state, 0.001f, 0.02f);

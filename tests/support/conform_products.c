@@ -253,6 +253,8 @@ static const conform_row rows[] = {
     WIDENED("f8_b32", RN_DTYPE_F8_B32, 32),
     WIDENED("int4", RN_DTYPE_INT4, 128),
     WIDENED("nf4", RN_DTYPE_NF4, 128),
+    WIDENED("nf4_dq", RN_DTYPE_NF4_DQ, 128),
+    WIDENED("nf4_dq, blocks over rows' ends", RN_DTYPE_NF4_DQ, 100),
     ROUNDED("q4_1", RN_DTYPE_Q4_1, 64),
     ROUNDED("q5_0", RN_DTYPE_Q5_0, 64),
     ROUNDED("q5_1", RN_DTYPE_Q5_1, 64),

@@ -201,6 +201,7 @@ static const conform_row rows[] = {
     ADAPTED("a large rank", RN_DTYPE_F16, 35, 65, 300),
     ADAPTED("int8", RN_DTYPE_INT8, 33, 96, 4),
     ADAPTED("nf4", RN_DTYPE_NF4, 33, 128, 8),
+    ADAPTED("nf4_dq", RN_DTYPE_NF4_DQ, 33, 128, 8),
     ADAPTED("q4_0", RN_DTYPE_Q4_0, 18, 96, 3),
     ADAPTED("q6_k", RN_DTYPE_Q6_K, 18, 512, 3),
     EACH_SHAPE(RANK_SUM, rank_sum, 0),

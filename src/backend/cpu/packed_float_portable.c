@@ -1,6 +1,7 @@
 // packed_float_portable.c — panels to f32 in plain C.
 #include "backend/cpu/packed_floats.h"
 
+#include "tensor/panels.h"
 #include "tensor/quant.h"
 #include "tensor/small_float.h"
 
@@ -30,6 +31,15 @@ static float weight_nf4(const uint8_t *unit, uint64_t k, int lane) {
     return rn_nf4_table[nibble_at(unit + 64, at, k, lane)] * float_at(unit, lane);
 }
 
+static float weight_nf4_dq(const uint8_t *panel, uint64_t k, int lane) {
+    static const uint8_t at[8] = {4, 0, 12, 8, 20, 16, 28, 24};
+    const rn_nf4_dq_head *head = (const rn_nf4_dq_head *)(const void *)panel;
+    const uint8_t *unit = panel + head->bytes + k / RN_NF4_BLOCK * 528;
+    float absmax[RN_PANEL_ROWS];
+    rn_panels_absmax(panel, k / RN_NF4_BLOCK, absmax);
+    return rn_nf4_table[nibble_at(unit + 16, at, k % RN_NF4_BLOCK, lane)] * absmax[lane];
+}
+
 static float weight(rn_float_form form, const uint8_t *panel, uint64_t unit_cols,
                     uint64_t unit_bytes, uint64_t k, int lane) {
     switch (form) {
@@ -43,6 +53,8 @@ static float weight(rn_float_form form, const uint8_t *panel, uint64_t unit_cols
         return rn_e4m3_widen(panel[k / 4 * 64 + 4 * (uint64_t)lane + k % 4]);
     case RN_FLOAT_INT4:
         return weight_int4(panel + k / unit_cols * unit_bytes, k % unit_cols, lane);
+    case RN_FLOAT_NF4_DQ:
+        return weight_nf4_dq(panel, k, lane);
     default:
         return weight_nf4(panel + k / RN_NF4_BLOCK * 576, k % RN_NF4_BLOCK, lane);
     }

@@ -6,12 +6,13 @@
 //     number_at(a, m) 2^23 + (a & m), as bits of a float are; m below 2^23
 //     vload_some, vstore_some: the first `count` lanes
 //
-// Eight columns are a step: 8 k's for f16, one 32-bit word of nibbles for int4 and nf4. Sums are
-// acc[vector][row]; a vector is LANES rows of a panel. Rows and vectors are constant where a
+// Eight columns are a step: 8 k's for f16, one 32-bit word of nibbles for int4 and nf4(_dq). Sums
+// are acc[vector][row]; a vector is LANES rows of a panel. Rows and vectors are constant where a
 // function is inlined, and its loops are unrolled: sums live in registers.
 #include "backend/cpu/packed_floats.h"
 
 #include "base/checked.h"
+#include "tensor/panels.h"
 #include "tensor/quant.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -30,6 +31,14 @@ INLINE uint64_t step_bytes(rn_float_form form) {
 // nothing. (Scales below 2^-110 lose bits to it.) Those beyond bit 19 are moved down by 12 first.
 enum { PLACES = 5, MOVED = 12 };
 
+// Bytes before the first step of a unit.
+INLINE uint64_t steps_at(rn_float_form form) {
+    return form == RN_FLOAT_INT4     ? 128
+           : form == RN_FLOAT_NF4    ? 64
+           : form == RN_FLOAT_NF4_DQ ? 16
+                                     : 0;
+}
+
 // What the weights of a unit have in common.
 typedef struct common {
     vfloat scale, shift;
@@ -37,9 +46,11 @@ typedef struct common {
     vtable table;                     // nf4
 } common;
 
-INLINE common common_of(rn_float_form form, const uint8_t *unit, int h) {
+// `absmax`: nf4_dq's, of all lanes.
+INLINE common common_of(rn_float_form form, const uint8_t *unit, const float *absmax, int h) {
     common c = {.table = table_load(rn_nf4_table)};
     const float *floats = (const float *)(const void *)unit;
+    if (form == RN_FLOAT_NF4_DQ) c.scale = vload(absmax + h * LANES);
     if (form == RN_FLOAT_INT4 || form == RN_FLOAT_NF4) c.scale = vload(floats + h * LANES);
     if (form == RN_FLOAT_INT4) {
         c.shift = vload(floats + 16 + h * LANES);
@@ -119,14 +130,16 @@ INLINE void add_step(rn_float_form form, int rows, int vectors, const rn_float_j
 
 // Columns of one unit; f32, f16, bf16 and f8_e4m3 are one unit as a whole.
 INLINE void add_unit(rn_float_form form, int rows, int vectors, const rn_float_job *job,
-                     const uint8_t *unit, const float *x, uint64_t cols, vfloat *acc) {
+                     const uint8_t *unit, uint64_t u, const float *x, uint64_t cols, vfloat *acc) {
     common c[MOST];
+    float absmax[MOST][RN_PANEL_ROWS];
+    for (int p = 0; form == RN_FLOAT_NF4_DQ && p < vectors / HALVES; p++)
+        rn_panels_absmax(job->weights + (uint64_t)p * job->panel_bytes, u, absmax[p]);
     UNROLL
     for (int v = 0; v < vectors; v++)
-        c[v] = common_of(form, unit + (uint64_t)(v / HALVES) * job->panel_bytes, v % HALVES);
-    const uint8_t *step = unit;
-    if (form == RN_FLOAT_INT4) step += 128;
-    if (form == RN_FLOAT_NF4) step += 64;
+        c[v] = common_of(form, unit + (uint64_t)(v / HALVES) * job->panel_bytes, absmax[v / HALVES],
+                         v % HALVES);
+    const uint8_t *step = unit + steps_at(form);
     uint64_t k = 0;
     for (; k + STEP <= cols; k += STEP, step += step_bytes(form))
         add_step(form, rows, vectors, job, step, c, x + k, STEP, acc);
@@ -147,19 +160,26 @@ INLINE void finish(int rows, int vectors, const rn_float_job *job, const vfloat 
     }
 }
 
+enum { NF4_DQ_UNIT = 528 };
+
+INLINE uint64_t head_bytes(rn_float_form form, const uint8_t *panel) {
+    return form == RN_FLOAT_NF4_DQ ? ((const rn_nf4_dq_head *)(const void *)panel)->bytes : 0;
+}
+
 INLINE void multiply(const rn_float_job *job, rn_float_form form, int rows, int panels) {
     const int vectors = panels * HALVES;
     vfloat acc[MOST];
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
         acc[i] = vset(0);
-    uint64_t unit_cols = form == RN_FLOAT_NF4    ? RN_NF4_BLOCK
-                         : form == RN_FLOAT_INT4 ? job->unit_cols
-                                                 : job->depth;
-    uint64_t unit_bytes = form == RN_FLOAT_NF4 ? 576 : job->unit_bytes;
-    const uint8_t *unit = job->weights;
-    for (uint64_t k = 0; k < job->depth; k += unit_cols, unit += unit_bytes)
-        add_unit(form, rows, vectors, job, unit, job->x + k, unit_cols, acc);
+    bool nf4 = form == RN_FLOAT_NF4 || form == RN_FLOAT_NF4_DQ;
+    uint64_t unit_cols = nf4 ? RN_NF4_BLOCK : form == RN_FLOAT_INT4 ? job->unit_cols : job->depth;
+    uint64_t unit_bytes = form == RN_FLOAT_NF4      ? 576
+                          : form == RN_FLOAT_NF4_DQ ? NF4_DQ_UNIT
+                                                    : job->unit_bytes;
+    const uint8_t *unit = job->weights + head_bytes(form, job->weights);
+    for (uint64_t k = 0, u = 0; k < job->depth; k += unit_cols, unit += unit_bytes, u++)
+        add_unit(form, rows, vectors, job, unit, u, job->x + k, unit_cols, acc);
     finish(rows, vectors, job, acc);
 }
 
@@ -178,15 +198,13 @@ INLINE void unpack_step(rn_float_form form, const uint8_t *step, const common *c
 }
 
 // Columns [k, end) of one unit; returns the end of what it wrote.
-INLINE float *unpack_unit(rn_float_form form, const uint8_t *unit, uint64_t k, uint64_t end,
-                          float *to) {
+INLINE float *unpack_unit(rn_float_form form, const uint8_t *unit, const float *absmax, uint64_t k,
+                          uint64_t end, float *to) {
     common c[HALVES];
     UNROLL
     for (int h = 0; h < HALVES; h++)
-        c[h] = common_of(form, unit, h);
-    const uint8_t *step = unit + k / STEP * step_bytes(form);
-    if (form == RN_FLOAT_INT4) step += 128;
-    if (form == RN_FLOAT_NF4) step += 64;
+        c[h] = common_of(form, unit, absmax, h);
+    const uint8_t *step = unit + steps_at(form) + k / STEP * step_bytes(form);
     for (; k + STEP <= end; k += STEP, step += step_bytes(form), to += STEP * 16)
         unpack_step(form, step, c, STEP, to);
     if (k < end) unpack_step(form, step, c, (int)(end - k), to);
@@ -198,7 +216,10 @@ INLINE void unpack_units(rn_float_form form, const uint8_t *panel, uint64_t unit
     for (uint64_t end = k + depth, u; k < end; k = (u + 1) * unit_cols) {
         u = k / unit_cols;
         uint64_t first = u * unit_cols, stop = rn_min_u64(end - first, unit_cols);
-        to = unpack_unit(form, panel + u * unit_bytes, k - first, stop, to);
+        float absmax[RN_PANEL_ROWS];
+        if (form == RN_FLOAT_NF4_DQ) rn_panels_absmax(panel, u, absmax);
+        to = unpack_unit(form, panel + head_bytes(form, panel) + u * unit_bytes, absmax, k - first,
+                         stop, to);
     }
 }
 
@@ -206,19 +227,22 @@ static void unpack(rn_float_form form, const uint8_t *panel, uint64_t unit_cols,
                    uint64_t unit_bytes, uint64_t k, uint64_t depth, float *to) {
     switch (form) {
     case RN_FLOAT_F32:
-        unpack_unit(RN_FLOAT_F32, panel, k, k + depth, to);
+        unpack_unit(RN_FLOAT_F32, panel, NULL, k, k + depth, to);
         break;
     case RN_FLOAT_F16:
-        unpack_unit(RN_FLOAT_F16, panel, k, k + depth, to);
+        unpack_unit(RN_FLOAT_F16, panel, NULL, k, k + depth, to);
         break;
     case RN_FLOAT_BF16:
-        unpack_unit(RN_FLOAT_BF16, panel, k, k + depth, to);
+        unpack_unit(RN_FLOAT_BF16, panel, NULL, k, k + depth, to);
         break;
     case RN_FLOAT_E4M3:
-        unpack_unit(RN_FLOAT_E4M3, panel, k, k + depth, to);
+        unpack_unit(RN_FLOAT_E4M3, panel, NULL, k, k + depth, to);
         break;
     case RN_FLOAT_INT4:
         unpack_units(RN_FLOAT_INT4, panel, unit_cols, unit_bytes, k, depth, to);
+        break;
+    case RN_FLOAT_NF4_DQ:
+        unpack_units(RN_FLOAT_NF4_DQ, panel, RN_NF4_BLOCK, NF4_DQ_UNIT, k, depth, to);
         break;
     default:
         unpack_units(RN_FLOAT_NF4, panel, RN_NF4_BLOCK, 576, k, depth, to);
@@ -243,6 +267,7 @@ KERNELS(bf16, RN_FLOAT_BF16)
 KERNELS(e4m3, RN_FLOAT_E4M3)
 KERNELS(int4, RN_FLOAT_INT4)
 KERNELS(nf4, RN_FLOAT_NF4)
+KERNELS(nf4_dq, RN_FLOAT_NF4_DQ)
 
 #define ONE(name)                                                                                  \
     { name##_4, name##_2, name##_1 }
@@ -253,7 +278,7 @@ const rn_float_kernels FLOAT_TABLE = {
     .sizes = {4, 2, 1},
     .direct_rows = DIRECT_ROWS,
     .panels = PANELS,
-    .direct = {ONE(f32), ONE(f16), ONE(bf16), ONE(e4m3), ONE(int4), ONE(nf4)},
-    .many = {MANY(f32), MANY(f16), MANY(bf16), MANY(e4m3), MANY(int4), MANY(nf4)},
+    .direct = {ONE(f32), ONE(f16), ONE(bf16), ONE(e4m3), ONE(int4), ONE(nf4), ONE(nf4_dq)},
+    .many = {MANY(f32), MANY(f16), MANY(bf16), MANY(e4m3), MANY(int4), MANY(nf4), MANY(nf4_dq)},
     .unpack = unpack,
 };

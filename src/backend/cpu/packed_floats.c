@@ -38,6 +38,8 @@ static rn_float_form form_of(rn_dtype dtype) {
         return RN_FLOAT_E4M3;
     case RN_DTYPE_INT4:
         return RN_FLOAT_INT4;
+    case RN_DTYPE_NF4_DQ:
+        return RN_FLOAT_NF4_DQ;
     default:
         return RN_FLOAT_NF4;
     }

@@ -1,5 +1,5 @@
 // packed_floats.h — the kernels of products whose weights are numbers in f32: f32, f16, bf16,
-// f8_e4m3, int4 and nf4, a table for each instruction level. Private to the packed product.
+// f8_e4m3, int4, nf4 and nf4_dq, a table for each instruction level. Private to the packed product.
 //
 // For few rows of x weights are widened in registers and used at once. For many, rn_gemm_run
 // (gemm.h) takes panels of f32, which `unpack` makes. Both are one chain of fused multiply-adds
@@ -17,6 +17,7 @@ typedef enum rn_float_form {
     RN_FLOAT_E4M3,
     RN_FLOAT_INT4,
     RN_FLOAT_NF4,
+    RN_FLOAT_NF4_DQ,
     RN_FLOAT_FORMS
 } rn_float_form;
 

@@ -22,11 +22,6 @@ static float read_int4(const rn_plain_matrix *w, uint64_t row, uint64_t col) {
     return w->scale[g] * (float)(g < half ? byte & 15 : byte >> 4) - w->shift[g];
 }
 
-static float read_nf4(const rn_plain_matrix *w, uint64_t row, uint64_t col) {
-    uint64_t i = row * w->cols + col;
-    return rn_nf4_table[w->data[i / 2] >> (i % 2 ? 0 : 4) & 15] * w->scale[i / RN_NF4_BLOCK];
-}
-
 // Columns [col, col + count) of a row; col begins a block, count is at most PIECE.
 static void read_columns(const rn_plain_matrix *w, uint64_t row, uint64_t col, uint64_t count,
                          float *to) {
@@ -34,9 +29,8 @@ static void read_columns(const rn_plain_matrix *w, uint64_t row, uint64_t col, u
     if (w->dtype == RN_DTYPE_INT4) {
         for (uint64_t i = 0; i < count; i++)
             to[i] = read_int4(w, row, col + i);
-    } else if (w->dtype == RN_DTYPE_NF4) {
-        for (uint64_t i = 0; i < count; i++)
-            to[i] = read_nf4(w, row, col + i);
+    } else if (w->dtype == RN_DTYPE_NF4 || w->dtype == RN_DTYPE_NF4_DQ) {
+        rn_plain_nf4_columns(w, row, col, count, to);
     } else if (w->dtype == RN_DTYPE_INT8) {
         rn_dequant_int8_rows((const int8_t *)w->data + row * w->cols + col, &w->scale[row], 1,
                              count, to);

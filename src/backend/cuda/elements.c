@@ -111,6 +111,7 @@ rn_plain_type rn_cuda_plain_type(rn_dtype dtype) {
         [RN_DTYPE_F8_B32] = RN_PLAIN_F8_B32,   [RN_DTYPE_FP4_B64] = RN_PLAIN_FP4_B64,
         [RN_DTYPE_U4_B32] = RN_PLAIN_U4_B32,   [RN_DTYPE_INT8] = RN_PLAIN_INT8,
         [RN_DTYPE_INT4] = RN_PLAIN_INT4,       [RN_DTYPE_NF4] = RN_PLAIN_NF4,
+        [RN_DTYPE_NF4_DQ] = RN_PLAIN_NF4, // with codes
     };
     return (unsigned)dtype < RN_DTYPE_COUNT ? (rn_plain_type)types[dtype] : RN_PLAIN_NONE;
 }
@@ -125,6 +126,8 @@ rn_status rn_cuda_plain(const rn_tensor *tensor, rn_plain_args *out) {
     *out = (rn_plain_args){.data = m.data,
                            .scale = m.scale,
                            .shift = m.shift,
+                           .codes = m.codes,
+                           .nested_count = m.nested_count,
                            .rows = m.rows,
                            .cols = m.cols,
                            .type = type};

@@ -1,13 +1,14 @@
 // text_weights.c — which tensors a weight is made of, and whether all is there and nothing more.
 //
 //     W of any plain or ggml type   W
-//     int8, int4, nf4               rn_component_suffix               (as `ration convert` writes)
+//     int8, int4, nf4, nf4_dq       rn_component_suffix               (as `ration convert` writes)
 //     of quantised checkpoints      rn_checkpoint_form
 #include "model/text/text_weights.h"
 
 #include "base/checked.h"
 #include "base/str.h"
 #include "graph/weight_rows.h"
+#include "io/double_quant.h"
 #include "io/weight_forms.h"
 #include "memory/account.h"
 #include "model/text/decoder.h"
@@ -36,6 +37,7 @@ rn_dtype rn_text_weight_dtype(const rn_checkpoint *checkpoint, const char *stack
     const rn_weight_form *checkpoint_form = rn_checkpoint_form(checkpoint, name);
     if (checkpoint_form) return checkpoint_form->dtype;
     if (whole && whole->dtype != RN_DTYPE_U8) return whole->dtype;
+    if (find(checkpoint, name, RN_DTYPE_NF4_DQ, RN_COMPONENT_SHIFT)) return RN_DTYPE_NF4_DQ;
     for (size_t i = 0; i < FORM_COUNT; i++)
         if (find(checkpoint, name, in_components[i], RN_COMPONENT_DATA) &&
             find(checkpoint, name, in_components[i], RN_COMPONENT_SCALE))
@@ -141,6 +143,11 @@ static rn_status take_parts(inventory *v, const rn_value_info *weight) {
     if (!rn_plain_components_of(dtype, rows, cols, &parts))
         return rn_fail(RN_CORRUPT, "'%s': %s cannot be %s", weight->name,
                        rn_shape_format(weight->shape).text, rn_dtype_get(dtype)->name);
+    if (dtype == RN_DTYPE_NF4_DQ) {
+        float offset;
+        RN_TRY(rn_double_quant_offset(v->checkpoint, weight->name, &offset));
+        parts.bytes[RN_COMPONENT_SHIFT] -= sizeof offset;
+    }
     for (rn_component part = 0; part < RN_COMPONENT_COUNT; part++) {
         if (!(suffix = rn_component_suffix(dtype, part))) break;
         const rn_tensor_info *t = find(v->checkpoint, weight->name, dtype, part);
@@ -227,8 +234,8 @@ static bool is_harmless(const inventory *v, rn_str name) {
     static const char *const patterns[] = {
         "*.rotary_emb.*", "rope_freqs.weight", "rope_factors_*.weight", "*.attn_rot_embd",
         "*.attn.bias", // GPT-2's causal mask
-        "*.attn.masked_bias", "*.quant_map", "*.quant_state.bitsandbytes__nf4", "*.input_scale",
-        "*.output_scale",
+        "*.attn.masked_bias", "*.quant_map", "*.nested_quant_map",
+        "*.quant_state.bitsandbytes__nf4", "*.input_scale", "*.output_scale",
         // scales of activations and of a KV cache, which are computed or not rounded here
         "*.input_global_scale", "*.input_zero_point", "*.k_scale", "*.v_scale", "*.q_scale"};
     // Heads that encoders were trained with, and BERT's pooler, which no embedding model uses.

@@ -327,6 +327,8 @@ static void groups_of_nibbles(void **unused) {
     check_product(RN_DTYPE_INT4, 21, 160, true);  // 32
     check_product(RN_DTYPE_NF4, 7, 64, true);
     check_product(RN_DTYPE_NF4, 135, 576, true);
+    check_product(RN_DTYPE_NF4_DQ, 7, 64, true);
+    check_product(RN_DTYPE_NF4_DQ, 135, 576, true); // panels begin within 256 blocks of a scale
 }
 
 // What has no panels is dequantised on the way.
@@ -336,6 +338,8 @@ static void any_other_readable_weight(void **unused) {
     check_product(RN_DTYPE_Q8_1, 37, 96, true);
     check_product(RN_DTYPE_NF4, 19, 33, true); // blocks go over rows' ends
     check_product(RN_DTYPE_NF4, 5, 700, true);
+    check_product(RN_DTYPE_NF4_DQ, 5, 700, true);
+    check_product(RN_DTYPE_NF4_DQ, 19, 33, true);
 }
 
 // A row with NaN or infinity in it becomes NaN or infinity; its neighbours stay as they are.

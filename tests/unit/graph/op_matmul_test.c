@@ -117,6 +117,17 @@ static void make_weight(rn_dtype dtype, uint32_t seed, weight *out) {
     } else if (dtype == RN_DTYPE_NF4) {
         rn_quant_nf4_blocks(from, ROWS * COLS, data, scale);
         rn_dequant_nf4_blocks(data, scale, ROWS * COLS, out->restored);
+    } else if (dtype == RN_DTYPE_NF4_DQ) {
+        float absmax[ROWS * COLS / RN_NF4_BLOCK + 1],
+            *nested = (float *)(void *)(data + parts.offset[RN_COMPONENT_SHIFT]);
+        uint64_t blocks = parts.bytes[RN_COMPONENT_SCALE],
+                 count = parts.bytes[RN_COMPONENT_SHIFT] / 4 - 1;
+        rn_quant_nf4_blocks(from, ROWS * COLS, data, absmax);
+        nested[count] = rn_quant_nf4_offset(absmax, blocks);
+        rn_quant_nf4_absmax(absmax, blocks, nested[count], (uint8_t *)scale, nested);
+        for (uint64_t b = 0; b < blocks; b++)
+            absmax[b] = rn_dequant_nf4_absmax((uint8_t *)scale, nested, count, b);
+        rn_dequant_nf4_blocks(data, absmax, ROWS * COLS, out->restored);
     } else {
         if (rn_dtype_from_f32(dtype, from, data, ROWS * COLS) != RN_OK)
             memset(data, 0x35, sizeof data); // a block with this byte everywhere is a fine block
@@ -125,8 +136,8 @@ static void make_weight(rn_dtype dtype, uint32_t seed, weight *out) {
     out->tensor = (rn_tensor){.data = data, .dtype = dtype, .shape = RN_SHAPE(ROWS, COLS)};
 }
 
-static const rn_dtype widened[] = {RN_DTYPE_F16, RN_DTYPE_BF16, RN_DTYPE_F8_E4M3, RN_DTYPE_INT4,
-                                   RN_DTYPE_NF4, RN_DTYPE_Q8_1, RN_DTYPE_Q8_K};
+static const rn_dtype widened[] = {RN_DTYPE_F16, RN_DTYPE_BF16,   RN_DTYPE_F8_E4M3, RN_DTYPE_INT4,
+                                   RN_DTYPE_NF4, RN_DTYPE_NF4_DQ, RN_DTYPE_Q8_1,    RN_DTYPE_Q8_K};
 static const rn_dtype rounded[] = {RN_DTYPE_INT8, RN_DTYPE_Q8_0,   RN_DTYPE_Q4_0,  RN_DTYPE_Q4_K,
                                    RN_DTYPE_Q5_K, RN_DTYPE_Q6_K,   RN_DTYPE_Q5_0,  RN_DTYPE_Q2_K,
                                    RN_DTYPE_Q5_1, RN_DTYPE_IQ4_XS, RN_DTYPE_MXFP4, RN_DTYPE_NVFP4};

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/str.h"
+#include "io/double_quant.h"
 #include "io/gguf.h"
 #include "tensor/quant.h"
 
@@ -259,6 +260,34 @@ static void expect_nf4(const rn_checkpoint *c, size_t i, size_t *seen) {
     free(absmax);
 }
 
+// As nf4, but for absmax: codes, their scales and the map, and an offset that is the mean.
+static void expect_nf4_dq(const rn_checkpoint *c, size_t i, size_t *seen) {
+    const source *s = &sources[i];
+    uint64_t n = source_elements[i], blocks = (n + 63) / 64, packed[2] = {(n + 1) / 2, 1};
+    uint64_t nested_count = (blocks + 255) / 256;
+    uint8_t *q = malloc(packed[0]), *codes = malloc(blocks);
+    float *absmax = malloc(blocks * sizeof *absmax), *nested = malloc(nested_count * 4), told;
+    char name[128];
+    rn_quant_nf4_blocks(source_values[i], n, q, absmax);
+    float offset = rn_quant_nf4_offset(absmax, blocks);
+    rn_quant_nf4_absmax(absmax, blocks, offset, codes, nested);
+    expect_tensor(c, s->name, "", RN_DTYPE_U8, packed, 2, q, seen);
+    expect_tensor(c, s->name, ".absmax", RN_DTYPE_U8, &blocks, 1, codes, seen);
+    expect_tensor(c, s->name, ".nested_absmax", RN_DTYPE_F32, &nested_count, 1, nested, seen);
+    expect_tensor(c, s->name, ".nested_quant_map", RN_DTYPE_F32, &(uint64_t){256}, 1,
+                  rn_dynamic_map, seen);
+    expect_tensor(c, s->name, ".quant_map", RN_DTYPE_F32, &(uint64_t){16}, 1, rn_nf4_table, seen);
+    snprintf(name, sizeof name, "%s.quant_state.bitsandbytes__nf4", s->name);
+    assert_non_null(rn_checkpoint_find(c, name));
+    *seen += 1;
+    assert_ok(rn_double_quant_offset(c, s->name, &told));
+    assert_true(told == offset);
+    free(q);
+    free(codes);
+    free(absmax);
+    free(nested);
+}
+
 static void expect_plain(const rn_checkpoint *c, size_t i, rn_dtype to, size_t *seen) {
     uint8_t *bytes = malloc(size_of(to, source_elements[i]) + 1);
     if (to == sources[i].dtype)
@@ -279,7 +308,7 @@ static const char *why_left(const source *s, rn_dtype to) {
     if (is_plain(to)) return NULL;
     if (to == RN_DTYPE_INT8) return s->left8;
     if (to == RN_DTYPE_INT4) return s->left4;
-    return to == RN_DTYPE_NF4 ? s->left_nf4 : s->left_ggml;
+    return to == RN_DTYPE_NF4 || to == RN_DTYPE_NF4_DQ ? s->left_nf4 : s->left_ggml;
 }
 
 // A tensor that is left alone keeps its type, or where GGUF has none, one that holds its values.
@@ -305,6 +334,8 @@ static void check_output(const char *path, rn_dtype to) {
             expect_int4(c, i, &seen);
         else if (to == RN_DTYPE_NF4)
             expect_nf4(c, i, &seen);
+        else if (to == RN_DTYPE_NF4_DQ)
+            expect_nf4_dq(c, i, &seen);
         else
             expect_plain(c, i, gguf ? gguf_dtype(&sources[i], to) : to, &seen);
     }
@@ -327,6 +358,7 @@ static const struct {
     {RN_DTYPE_INT8, "o.safetensors"},
     {RN_DTYPE_INT4, "o.safetensors"},
     {RN_DTYPE_NF4, "o.safetensors"},
+    {RN_DTYPE_NF4_DQ, "o.safetensors"},
     {RN_DTYPE_F32, "o.gguf"},
     {RN_DTYPE_F16, "o.gguf"},
     {RN_DTYPE_BF16, "o.gguf"},
@@ -344,6 +376,7 @@ static bool is_left_to_other_builds(size_t i) {
     case RN_DTYPE_INT8:
     case RN_DTYPE_INT4:
     case RN_DTYPE_NF4:
+    case RN_DTYPE_NF4_DQ:
     case RN_DTYPE_Q4_0:
         return false;
     default:
@@ -429,7 +462,7 @@ static void restore(size_t i, rn_dtype to, float *out) {
     } else if (to == RN_DTYPE_INT4) {
         rn_quant_int4_groups(source_values[i], n / group, group, q, scale, shift);
         rn_dequant_int4_groups(q, scale, shift, n / group, group, out);
-    } else if (to == RN_DTYPE_NF4) {
+    } else if (to == RN_DTYPE_NF4 || to == RN_DTYPE_NF4_DQ) { // before its scales are coded
         rn_quant_nf4_blocks(source_values[i], n, q, scale);
         rn_dequant_nf4_blocks(q, scale, n, out);
     } else {
@@ -1108,11 +1141,11 @@ static void paths_that_make_no_sense_are_refused(void **state) {
 }
 
 static void what_is_quantised_already_is_refused(void **state) {
-    static const rn_dtype forms[] = {RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4};
+    static const rn_dtype forms[] = {RN_DTYPE_INT8, RN_DTYPE_INT4, RN_DTYPE_NF4, RN_DTYPE_NF4_DQ};
     char path[256];
     (void)state;
     snprintf(path, sizeof path, "%s", test_path("quantised.safetensors"));
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         assert_ok(convert(model_path, path, (rn_convert_options){.to = forms[i]}));
         refuse(path, "o.safetensors", (rn_convert_options){.to = RN_DTYPE_INT8}, RN_UNSUPPORTED,
                "quantised already");

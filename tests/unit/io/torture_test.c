@@ -261,7 +261,7 @@ static rn_status convert(const void *arg) {
 static void converting_survives_everything(void **state) {
     const conversion conversions[] = {
         {folder, path_in(out_folder, "out.safetensors"), RN_DTYPE_INT4, 0},
-        {folder, path_in(out_folder, "out.safetensors"), RN_DTYPE_NF4, 0},
+        {folder, path_in(out_folder, "out.safetensors"), RN_DTYPE_NF4_DQ, 0},
         {folder, path_in(out_folder, "out.gguf"), RN_DTYPE_Q8_0, 0},
         {path_in(folder, "tiny.gguf"), path_in(out_folder, "out.safetensors"), RN_DTYPE_BF16, 0},
     };

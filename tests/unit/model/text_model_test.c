@@ -477,11 +477,9 @@ static void quantised_safetensors_are_read(void **state) {
         rn_dtype dtype;
         const char *name;
         double most;
-    } forms[] = {{RN_DTYPE_INT8, "int8 + f16", 0.03},
-                 {RN_DTYPE_INT4, "int4 + f16", 0.5},
-                 {RN_DTYPE_NF4, "nf4 + f16", 0.5},
-                 {RN_DTYPE_BF16, "bf16", 0.02},
-                 {RN_DTYPE_F8_E4M3, "f8_e4m3", 0.3}};
+    } forms[] = {{RN_DTYPE_INT8, "int8 + f16", 0.03}, {RN_DTYPE_INT4, "int4 + f16", 0.5},
+                 {RN_DTYPE_NF4, "nf4 + f16", 0.5},    {RN_DTYPE_NF4_DQ, "nf4_dq + f16", 0.5},
+                 {RN_DTYPE_BF16, "bf16", 0.02},       {RN_DTYPE_F8_E4M3, "f8_e4m3", 0.3}};
     compute(TEXT "llama3", whole, false);
     copy_file(TEXT "llama3/config.json", test_own_path("config.json"));
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {

@@ -10,18 +10,19 @@
 #include <math.h>
 
 static const rn_dtype all_types[] = {
-    RN_DTYPE_F32,   RN_DTYPE_F16,   RN_DTYPE_BF16,   RN_DTYPE_F8_E4M3, RN_DTYPE_INT8,
-    RN_DTYPE_INT4,  RN_DTYPE_NF4,   RN_DTYPE_Q8_0,   RN_DTYPE_Q4_0,    RN_DTYPE_Q4_K,
-    RN_DTYPE_Q5_K,  RN_DTYPE_Q6_K,  RN_DTYPE_Q5_0,   RN_DTYPE_Q4_1,    RN_DTYPE_Q5_1,
-    RN_DTYPE_Q2_K,  RN_DTYPE_Q3_K,  RN_DTYPE_IQ4_NL, RN_DTYPE_IQ4_XS,  RN_DTYPE_MXFP4,
-    RN_DTYPE_NVFP4, RN_DTYPE_TQ1_0, RN_DTYPE_TQ2_0,  RN_DTYPE_Q1_0,    RN_DTYPE_Q2_0,
+    RN_DTYPE_F32,    RN_DTYPE_F16,   RN_DTYPE_BF16,   RN_DTYPE_F8_E4M3, RN_DTYPE_INT8,
+    RN_DTYPE_INT4,   RN_DTYPE_NF4,   RN_DTYPE_Q8_0,   RN_DTYPE_Q4_0,    RN_DTYPE_Q4_K,
+    RN_DTYPE_Q5_K,   RN_DTYPE_Q6_K,  RN_DTYPE_Q5_0,   RN_DTYPE_Q4_1,    RN_DTYPE_Q5_1,
+    RN_DTYPE_Q2_K,   RN_DTYPE_Q3_K,  RN_DTYPE_IQ4_NL, RN_DTYPE_IQ4_XS,  RN_DTYPE_MXFP4,
+    RN_DTYPE_NVFP4,  RN_DTYPE_TQ1_0, RN_DTYPE_TQ2_0,  RN_DTYPE_Q1_0,    RN_DTYPE_Q2_0,
+    RN_DTYPE_NF4_DQ,
 };
 enum { TYPES = sizeof all_types / sizeof all_types[0] };
 
 // Shapes that some dtype has panels for: odd rows, odd columns, whole blocks, several superblocks.
 static const uint64_t shapes[][2] = {
-    {1, 1},   {3, 7},   {16, 4},   {17, 100},  {5, 33},   {16, 256},  {32, 192},
-    {33, 64}, {40, 96}, {19, 256}, {64, 1024}, {48, 512}, {16, 1000}, {24, 288},
+    {1, 1},   {3, 7},    {16, 4},    {17, 100}, {5, 33},    {16, 256}, {32, 192}, {33, 64},
+    {40, 96}, {19, 256}, {64, 1024}, {48, 512}, {16, 1000}, {24, 288}, {70, 576},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -42,6 +43,8 @@ static plain make_plain(rn_dtype dtype, uint64_t rows, uint64_t cols, uint64_t s
     for (int part = RN_COMPONENT_SCALE; part < RN_COMPONENT_COUNT; part++)
         fill_weights((float *)(void *)(p.bytes + p.parts.offset[part]), p.parts.bytes[part] / 4,
                      seed + (uint64_t)part);
+    for (uint64_t i = 0; dtype == RN_DTYPE_NF4_DQ && i < p.parts.bytes[RN_COMPONENT_SCALE]; i++)
+        p.bytes[p.parts.offset[RN_COMPONENT_SCALE] + i] = (uint8_t)random_bits(&state);
     return p;
 }
 
@@ -68,6 +71,15 @@ static void plain_row(rn_dtype dtype, const plain *p, uint64_t rows, uint64_t co
         uint64_t first = row * cols;
         rn_dequant_nf4_blocks(p->bytes + first / 2,
                               floats_of(p, RN_COMPONENT_SCALE) + first / RN_NF4_BLOCK, cols, out);
+    } else if (dtype == RN_DTYPE_NF4_DQ) {
+        const float *nested = floats_of(p, RN_COMPONENT_SHIFT);
+        uint64_t count = p->parts.bytes[RN_COMPONENT_SHIFT] / 4 - 1;
+        for (uint64_t k = 0; k < cols; k += RN_NF4_BLOCK) {
+            uint64_t first = row * cols + k;
+            float absmax = rn_dequant_nf4_absmax(p->bytes + p->parts.offset[RN_COMPONENT_SCALE],
+                                                 nested, count, first / RN_NF4_BLOCK);
+            rn_dequant_nf4_blocks(p->bytes + first / 2, &absmax, RN_NF4_BLOCK, out + k);
+        }
     } else {
         assert_ok(rn_dtype_to_f32(dtype, p->bytes + row * (p->parts.bytes[0] / rows), out, cols));
     }
@@ -157,7 +169,8 @@ static void panels_are_as_large_as_the_file(void **unused) {
         rn_plain_components parts;
         assert_true(rn_panels_bytes(all_types[t], 4096, 4096, &bytes));
         assert_true(rn_plain_components_of(all_types[t], 4096, 4096, &parts));
-        assert_int_equal(bytes, parts.bytes[0] + parts.bytes[1] + parts.bytes[2]);
+        uint64_t floats = all_types[t] == RN_DTYPE_NF4_DQ ? 256 * 64 : parts.bytes[2]; // heads
+        assert_int_equal(bytes, parts.bytes[0] + parts.bytes[1] + floats);
     }
     uint64_t bytes;
     assert_true(rn_panels_bytes(RN_DTYPE_F32, 17, 5, &bytes));

@@ -7,6 +7,8 @@
 #include "golden_file.h"
 #include "levels.h"
 
+#include <math.h>
+
 enum { LARGEST = 6 * 256 };
 
 typedef struct weight {
@@ -121,7 +123,7 @@ static void nf4_state_equals_bitsandbytes(void **unused) {
     for_each_weight(w) {
         text state = {{0}, 0};
         const uint64_t shape[2] = {w.rows, w.cols};
-        assert_ok(rn_quant_nf4_state(RN_DTYPE_F32, shape, 2, (rn_sink){&state, append_text}));
+        assert_ok(rn_quant_nf4_state(RN_DTYPE_F32, shape, 2, NULL, (rn_sink){&state, append_text}));
         assert_stored(&w, "nf4", "weight.quant_state.bitsandbytes__nf4", state.data, state.bytes);
     }
 }
@@ -131,9 +133,45 @@ static void nf4_state_names_the_restored_type(void **unused) {
     const uint64_t shape[1] = {64};
     text state = {{0}, 0};
     rn_sink sink = {&state, append_text};
-    assert_ok(rn_quant_nf4_state(RN_DTYPE_BF16, shape, 1, sink));
+    assert_ok(rn_quant_nf4_state(RN_DTYPE_BF16, shape, 1, NULL, sink));
     assert_non_null(strstr(state.data, "\"dtype\": \"bfloat16\", \"shape\": [64]}"));
-    assert_fails(RN_INVALID, rn_quant_nf4_state(RN_DTYPE_I8, shape, 1, sink));
+    assert_fails(RN_INVALID, rn_quant_nf4_state(RN_DTYPE_I8, shape, 1, NULL, sink));
+}
+
+// absmax of a matrix, bitsandbytes' codes of it and what it takes them for. Its offset is torch's
+// mean, whose additions are in another order than ours.
+static void double_quantisation_equals_bitsandbytes(void **unused) {
+    enum { BLOCKS = 350, NESTED = 2 };
+    size_t bytes;
+    (void)unused;
+    golden file;
+    golden_open("tests/golden/quant_double.safetensors", &file);
+    const float *absmax = golden_tensor(&file, "absmax", &bytes);
+    assert_int_equal(bytes, BLOCKS * sizeof *absmax);
+    const float *offset = golden_tensor(&file, "offset", &bytes);
+    const float *nested = golden_tensor(&file, "weight.nested_absmax", &bytes);
+    assert_int_equal(bytes, NESTED * sizeof *nested);
+    const uint8_t *codes = golden_tensor(&file, "weight.absmax", &bytes);
+    const float *restored = golden_tensor(&file, "restored_absmax", &bytes);
+    const float *map = golden_tensor(&file, "weight.nested_quant_map", &bytes);
+    assert_int_equal(bytes, sizeof rn_dynamic_map);
+    assert_memory_equal(map, rn_dynamic_map, bytes);
+    float own = rn_quant_nf4_offset(absmax, BLOCKS), own_nested[NESTED + 1];
+    uint8_t own_codes[BLOCKS];
+    assert_true(fabsf(own - *offset) <= fabsf(*offset) * 0x1p-22f);
+    rn_quant_nf4_absmax(absmax, BLOCKS, *offset, own_codes, own_nested);
+    own_nested[NESTED] = *offset;
+    assert_memory_equal(own_codes, codes, BLOCKS);
+    assert_memory_equal(own_nested, nested, NESTED * sizeof *nested);
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        float value = rn_dequant_nf4_absmax(codes, own_nested, NESTED, i);
+        assert_memory_equal(&value, &restored[i], sizeof value);
+    }
+    float in_place[BLOCKS]; // codes where absmax was
+    memcpy(in_place, absmax, sizeof in_place);
+    rn_quant_nf4_absmax(in_place, BLOCKS, *offset, (uint8_t *)in_place, own_nested);
+    assert_memory_equal(in_place, codes, BLOCKS);
+    golden_close(&file);
 }
 
 int main(void) {
@@ -143,6 +181,7 @@ int main(void) {
         cmocka_unit_test(nf4_equals_bitsandbytes),
         cmocka_unit_test(nf4_state_equals_bitsandbytes),
         cmocka_unit_test(nf4_state_names_the_restored_type),
+        cmocka_unit_test(double_quantisation_equals_bitsandbytes),
     };
     return cmocka_run_group_tests(tests, open_reference, close_reference);
 }

@@ -38,7 +38,7 @@ __device__ __forceinline__ void round_nf4(const rn_to_half_args &a, const nf4_pa
             uint64_t at = i + f * rn_threads();
             if (at >= eights) continue;
             bits[f] = codes[at];
-            scale[f] = a.w.scale[(first + at) / 8];
+            scale[f] = rn_nf4_absmax(a.w, (first + at) / 8);
         }
 #pragma unroll
         for (int f = 0; f < Flight; f++) {

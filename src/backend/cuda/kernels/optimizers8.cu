@@ -10,13 +10,13 @@
 // those whose scale is no normal number, go the plain way.
 #include "update.cuh"
 
-#include "graph/state_maps.h"
+#include "tensor/dynamic_map.h"
 #include "graph/state_steps.h"
 
 namespace {
 
-__device__ const float map_signed[256] = {RN_STATE_MAP_SIGNED};
-__device__ const float map_unsigned[256] = {RN_STATE_MAP_UNSIGNED};
+__device__ const float map_signed[256] = {RN_DYNAMIC_MAP_SIGNED};
+__device__ const float map_unsigned[256] = {RN_DYNAMIC_MAP_UNSIGNED};
 
 struct tables {
     float with_sign[256], without[256];

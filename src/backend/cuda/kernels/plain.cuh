@@ -11,6 +11,7 @@
 #include "codebooks.cuh"
 #include "half_io.cuh"
 #include "rows_args.h"
+#include "tensor/dynamic_map.h"
 
 // ---- small floats -------------------------------------------------------------------------------
 
@@ -200,6 +201,15 @@ __device__ const float rn_nf4_values[16] = {-1.0f,
                                             0.7229568362236023f,
                                             1.0f};
 
+__device__ const float rn_dynamic_map[256] = {RN_DYNAMIC_MAP_SIGNED};
+
+// What the codes of block `block` are multiplied by (rn_dequant_nf4_absmax).
+__device__ __forceinline__ float rn_nf4_absmax(const rn_plain_args &w, uint64_t block) {
+    if (!w.codes) return w.scale[block];
+    return __fadd_rn(__fmul_rn(rn_dynamic_map[w.codes[block]], w.shift[block / 256]),
+                     w.shift[w.nested_count]);
+}
+
 // Element i of elements without scales behind them.
 __device__ __forceinline__ float rn_plain_value(uint32_t type, const uint8_t *data, uint64_t i) {
     uint32_t e32 = i % 32, e64 = i % 64, e256 = i % 256; // elements of blocks
@@ -332,7 +342,8 @@ __device__ __forceinline__ float rn_plain_at(const rn_plain_args &w, uint64_t i,
         return __fsub_rn(__fmul_rn(w.scale[g], (float)q), w.shift[g]);
     }
     case RN_PLAIN_NF4:
-        return __fmul_rn(rn_nf4_values[w.data[i / 2] >> (i % 2 ? 0 : 4) & 15], w.scale[i / 64]);
+        return __fmul_rn(rn_nf4_values[w.data[i / 2] >> (i % 2 ? 0 : 4) & 15],
+                         rn_nf4_absmax(w, i / 64));
     default:
         return rn_plain_value(w.type, w.data, i);
     }

@@ -213,6 +213,8 @@ typedef enum rn_plain_type {
 typedef struct rn_plain_args {
     const uint8_t *data;
     const float *scale, *shift; // int8 (rows), int4 (groups), nf4 (blocks of 64); else NULL
+    const uint8_t *codes;       // nf4_dq: of its scales, whose own are shift[nested_count + 1]
+    uint64_t nested_count;
     uint64_t rows, cols;
     uint64_t group, half; // int4: values of a group; half of the groups, rounded up
     uint32_t type;        // rn_plain_type

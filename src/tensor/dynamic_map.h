@@ -1,11 +1,11 @@
-// state_maps.h — the maps of 8-bit states (graph/state_codes.h), for the host's tables and for a
+// dynamic_map.h — the maps of 8-bit codes (graph/state_codes.h, tensor/quant.h), for the host and a
 // device's: bitsandbytes' create_dynamic_map, as floats in hexadecimal.
 // scripts/reference/optimizer_golden.py makes them again.
-#ifndef RN_GRAPH_STATE_MAPS_H
-#define RN_GRAPH_STATE_MAPS_H
+#ifndef RN_TENSOR_DYNAMIC_MAP_H
+#define RN_TENSOR_DYNAMIC_MAP_H
 
 // clang-format off
-#define RN_STATE_MAP_SIGNED \
+#define RN_DYNAMIC_MAP_SIGNED \
     -0x1.fc6666p-1f, -0x1.f53334p-1f, -0x1.eep-1f, -0x1.e6ccccp-1f, -0x1.df999ap-1f, \
     -0x1.d86666p-1f, -0x1.d13334p-1f, -0x1.cap-1f, -0x1.c2ccccp-1f, -0x1.bb999ap-1f, \
     -0x1.b46666p-1f, -0x1.ad3334p-1f, -0x1.a6p-1f, -0x1.9eccccp-1f, -0x1.97999ap-1f, \
@@ -60,7 +60,7 @@
 // clang-format on
 
 // clang-format off
-#define RN_STATE_MAP_UNSIGNED \
+#define RN_DYNAMIC_MAP_UNSIGNED \
     0, 0x1.5cf754p-22f, 0x1.a0133p-21f, 0x1.1d367p-19f, 0x1.2599ecp-18f, 0x1.bc98a2p-18f, \
     0x1.29cbaap-17f, 0x1.0624dcp-16f, 0x1.c2e34p-16f, 0x1.3fd0dp-15f, 0x1.9e3p-15f, \
     0x1.fc8f34p-15f, 0x1.2d7732p-14f, 0x1.5ca6c8p-14f, 0x1.8bd662p-14f, 0x1.0cb296p-13f, \
