@@ -2,7 +2,7 @@
 // layouts, transposes, batches, bias and addend are those of the real library, columns first.
 //
 // Products of an odd k have no algorithm, so that tests see what then happens. fake_lt_get tells
-// how often an algorithm was asked for.
+// how often an algorithm was asked for, and how often a product was added in place.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -35,6 +35,8 @@ typedef struct fake_lt {
     uint64_t asked, run, alive;
     uint64_t workspace_bytes; // that was offered last
     uint32_t alignment;
+    void (*wait)(void *stream); // what a product does first; or NULL
+    uint64_t added, added_in_place;
 } fake_lt;
 static fake_lt fake;
 
@@ -161,10 +163,13 @@ int cublasLtMatmul(void *handle, product *p, const float *alpha, const void *a, 
                    const void *b, layout *of_b, const float *beta, const void *c, layout *of_c,
                    void *d, layout *of_d, const uint64_t *algorithm, void *workspace,
                    size_t workspace_bytes, void *stream) {
-    (void)handle, (void)workspace, (void)workspace_bytes, (void)stream;
+    (void)handle, (void)workspace, (void)workspace_bytes;
     uint64_t k_count = p->transpose_a ? of_a->rows : of_a->cols;
     if (algorithm[0] != k_count || (p->transpose_b ? of_b->cols : of_b->rows) != k_count) return 7;
+    if (fake.wait) fake.wait(stream);
     fake.run++;
+    fake.added += *beta != 0;
+    fake.added_in_place += *beta != 0 && c == d;
     for (int32_t batch = 0; batch < of_d->batch; batch++)
         for (uint64_t col = 0; col < of_d->cols; col++)
             for (uint64_t row = 0; row < of_d->rows; row++) {

@@ -231,6 +231,15 @@ CUDA(cuMemcpyDtoHAsync_v2, void *target, unsigned long long source, size_t bytes
                     .source = (const void *)(uintptr_t)source};
     LOCKED(submit(stream, &op));
 }
+CUDA(cuMemcpyDtoDAsync_v2, unsigned long long target, unsigned long long source, size_t bytes,
+     void *stream) {
+    operation op = {.kind = COPY,
+                    .address = target,
+                    .bytes = bytes,
+                    .target = (void *)(uintptr_t)target,
+                    .source = (const void *)(uintptr_t)source};
+    LOCKED(submit(stream, &op));
+}
 CUDA(cuMemsetD8Async, unsigned long long target, unsigned char value, size_t bytes, void *stream) {
     operation op = {
         .kind = ZERO, .address = target, .bytes = bytes, .target = (void *)(uintptr_t)target};

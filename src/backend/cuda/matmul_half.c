@@ -10,6 +10,7 @@
 #include "backend/cuda/conv.h"
 #include "backend/cuda/elements.h"
 #include "backend/cuda/lt.h"
+#include "backend/cuda/queue.h"
 #include "backend/cuda/rows.h"
 
 #include "backend/cuda/kernels/half_args.h"
@@ -227,6 +228,18 @@ static rn_status run_slice(const rn_call *call, const half_product *p, const rn_
     return rn_conv_product_run(call, &boxes);
 }
 
+// cuBLASLt has other bits out of place than in place: there is in place alone.
+static rn_status copy_addend(const rn_call *call, const void *addend) {
+    const rn_tensor *y = &call->outputs[0];
+    rn_cuda_stream *stream = call->stream;
+    const rn_cuda_driver *driver = stream->gpu->cuda.driver;
+    stream->after_launch = false;
+    return rn_cuda_check(driver,
+                         driver->memcpy_dtod_async((uintptr_t)y->data, (uintptr_t)addend,
+                                                   rn_tensor_bytes(y), stream->handle),
+                         "copying what is added to");
+}
+
 rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend) {
     const rn_tensor *y = &call->outputs[0];
     uint8_t *workspace = call->workspace;
@@ -235,6 +248,10 @@ rn_status rn_cuda_matmul_half_add(const rn_call *call, const void *addend) {
     read_call(call, &p);
     if (rn_tensor_elements(y) == 0) return RN_OK;
     RN_TRY(find_bias(call, &p, workspace, &bias));
+    if (addend && addend != y->data && p.is_uniform) {
+        RN_TRY(copy_addend(call, addend));
+        addend = y->data;
+    }
     uint8_t *slice = workspace + p.bias_bytes;
     uint64_t width = rn_dtype_get(y->dtype)->block_bytes;
     rn_lt_product lt = {.m = p.m,

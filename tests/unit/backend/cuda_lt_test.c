@@ -15,6 +15,8 @@
 typedef struct fake_lt {
     uint64_t asked, run, alive, workspace_bytes;
     uint32_t alignment;
+    void (*wait)(void *stream);
+    uint64_t added, added_in_place;
 } fake_lt;
 typedef fake_lt *(*fake_lt_get_fn)(void);
 
@@ -172,6 +174,33 @@ static void products_add_up_in_place(void **state) {
     check(&product, 3);
 }
 
+static void wait_for(void *handle) {
+    assert_int_equal(0, stream.gpu->cuda.driver->stream_synchronize(handle));
+}
+
+// The library adds with other bits out of place than in place, so the addend is copied first: both
+// are one call of it.
+static void products_are_added_in_place_wherever_the_addend_is(void **state) {
+    static float other[MOST];
+    (void)state;
+    lt->wait = wait_for;
+    make(&product, true, true, 1, 1, false, RN_DTYPE_F32);
+    uint64_t count = rn_tensor_elements(&product.tensors[3]);
+    for (uint64_t i = 0; i < count; i++)
+        other[i] = product.want[i] * 2;
+    product.call.workspace_bytes = rn_cuda_matmul_workspace(&product.call);
+    product.call.workspace = aligned_alloc(256, rn_round_up(product.call.workspace_bytes, 256));
+    assert_ok(rn_cuda_matmul_half_add(&product.call, other));
+    check(&product, 3);
+    memcpy(product.y, other, sizeof other);
+    assert_ok(rn_cuda_matmul_half_add(&product.call, product.y));
+    check(&product, 3);
+    assert_int_equal(2, lt->added);
+    assert_int_equal(2, lt->added_in_place);
+    assert_int_equal(1, lt->asked); // one and the same shape
+    free(product.call.workspace);
+}
+
 static void shape_is_asked_for_once(void **state) {
     (void)state;
     make(&product, false, false, 1, 1, false, RN_DTYPE_F32);
@@ -240,6 +269,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(outputs_are_rounded_once, each, clean),
         cmocka_unit_test_setup_teardown(bias_is_added, each, clean),
         cmocka_unit_test_setup_teardown(products_add_up_in_place, each, clean),
+        cmocka_unit_test_setup_teardown(products_are_added_in_place_wherever_the_addend_is, each,
+                                        clean),
         cmocka_unit_test_setup_teardown(shape_is_asked_for_once, each, clean),
         cmocka_unit_test_setup_teardown(kernel_of_our_own_serves_the_rest, each, clean),
         cmocka_unit_test_setup_teardown(missing_library_is_no_error, each, clean),
