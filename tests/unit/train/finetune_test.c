@@ -294,6 +294,29 @@ static void patterns_are_kept_and_merged(void **state) {
     rn_model_close(model);
 }
 
+// GPT-2's folders have their matrices as (in, out): magnitudes are of the rows of (out, in). Its
+// GGUF files have those.
+static void dora_of_transposed_matrices_is_refused_by_name(void **state) {
+    (void)state;
+    rn_trainer_options options = small();
+    rn_lora_options lora = {.rank = 2, .dora = true};
+    rn_program *program = NULL;
+    options.optimizer = "adamw";
+    rn_model *model = open_model(TEXT "gpt2", NULL);
+    assert_fails(RN_UNSUPPORTED, rn_finetune_plan(model, &options, &lora, &program));
+    assert_non_null(strstr(rn_last_error()->message, "c_attn"));
+    assert_non_null(strstr(rn_last_error()->hint, "GGUF"));
+    lora.dora = false;
+    assert_ok(rn_finetune_plan(model, &options, &lora, &program));
+    rn_program_destroy(program);
+    rn_model_close(model);
+    lora.dora = true;
+    model = open_model(TEXT "gpt2/model.gguf", NULL);
+    assert_ok(rn_finetune_plan(model, &options, &lora, &program));
+    rn_program_destroy(program);
+    rn_model_close(model);
+}
+
 // Over plain, GGUF's and quantised weights; the matrices with it are what was trained. llama.cpp's
 // adapters have no magnitudes, and what generates wants it merged.
 static void dora_is_written_read_and_merged(void **state) {
@@ -405,7 +428,7 @@ static void the_settings_of_a_training_are_moves_and_types(void **state) {
     rn_program_destroy(program);
     rn_device_destroy(options.device);
     rn_model_close(model);
-    rn_convert_options to_nf4 = {.to = RN_DTYPE_NF4};
+    rn_convert_options to_nf4 = {.to = RN_DTYPE_NF4_DQ};
     rn_convert_result result;
     assert_ok(rn_convert(TEXT "llama3", test_own_path("quantised"), &to_nf4, &result));
     assert_true(result.converted_count > 0);
@@ -507,6 +530,7 @@ int main(void) {
         cmocka_unit_test_setup(adapters_are_read_where_they_belong, test_make_folder),
         cmocka_unit_test_setup(patterns_are_kept_and_merged, test_make_folder),
         cmocka_unit_test_setup(dora_is_written_read_and_merged, test_make_folder),
+        cmocka_unit_test(dora_of_transposed_matrices_is_refused_by_name),
         cmocka_unit_test_setup(a_resumed_training_ends_with_the_same_bytes, test_make_folder),
         cmocka_unit_test(budgets_change_nothing),
         cmocka_unit_test_setup(the_settings_of_a_training_are_moves_and_types, test_make_folder),
