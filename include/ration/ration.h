@@ -55,6 +55,7 @@
 #include <ration/status.h>
 #include <ration/stop.h>
 #include <ration/summary.h>
+#include <ration/quantize.h>
 #include <ration/tensor.h>
 #include <ration/text.h>
 #include <ration/tokenizer.h>

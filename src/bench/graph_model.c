@@ -9,10 +9,9 @@
 #include "graph/retype.h"
 #include "io/weight_forms.h"
 #include "memory/account.h"
-#include "tensor/layout.h"
-#include "tensor/quant.h"
 
 #include <ration/npy.h>
+#include <ration/quantize.h>
 
 #include <stdio.h>
 
@@ -70,41 +69,6 @@ static rn_status read_weight(const rn_graph_model *m, const rn_value_info *info,
     return rn_checkpoint_load(files, tensor, RN_DTYPE_F32, out, elements * sizeof *out);
 }
 
-// The nibbles of a group are spread over bytes first; two groups share a row of bytes.
-static rn_status encode_int4(const float *values, uint64_t elements, uint64_t group,
-                             const rn_plain_components *parts, uint8_t *out) {
-    uint64_t groups = elements / group, half = rn_div_up(groups, 2);
-    uint8_t *nibbles = NULL;
-    RN_TRY(rn_alloc(RN_HOST_OTHER, elements, (void **)&nibbles));
-    rn_quant_int4_groups(values, groups, group, nibbles,
-                         (float *)(void *)(out + parts->offset[RN_COMPONENT_SCALE]),
-                         (float *)(void *)(out + parts->offset[RN_COMPONENT_SHIFT]));
-    for (uint64_t g = 0; g < half; g++)
-        rn_quant_int4_pack(nibbles + g * group,
-                           g + half < groups ? nibbles + (g + half) * group : NULL, group,
-                           out + parts->offset[RN_COMPONENT_DATA] + g * group);
-    rn_free(RN_HOST_OTHER, nibbles, elements);
-    return RN_OK;
-}
-
-static rn_status encode(const rn_value_info *info, rn_dtype dtype, const float *values,
-                        uint64_t elements, uint8_t *out) {
-    bool own_form = dtype == RN_DTYPE_INT8 || dtype == RN_DTYPE_INT4 || dtype == RN_DTYPE_NF4;
-    rn_plain_components parts;
-    if (!own_form) return rn_dtype_from_f32(dtype, values, out, elements);
-    uint64_t rows = info->shape.dims[0], cols = elements / rows;
-    if (!rn_plain_components_of(dtype, rows, cols, &parts))
-        return rn_fail(RN_INVALID, "%s has no form as %s", info->name, rn_dtype_get(dtype)->name);
-    float *scale = (float *)(void *)(out + parts.offset[RN_COMPONENT_SCALE]);
-    if (dtype == RN_DTYPE_INT4)
-        return encode_int4(values, elements, rn_quant_int4_group(cols), &parts, out);
-    if (dtype == RN_DTYPE_INT8)
-        rn_quant_int8_rows(values, rows, cols, (int8_t *)out, scale);
-    else
-        rn_quant_nf4_blocks(values, elements, out, scale);
-    return RN_OK;
-}
-
 static rn_status copy_piece(void *self, rn_component component, uint64_t offset, const void *data,
                             uint64_t bytes) {
     if (component != RN_COMPONENT_DATA) return rn_fail(RN_INTERNAL, "a form of several parts");
@@ -132,7 +96,8 @@ static const void *find_made(void *self, const char *name, rn_dtype dtype, uint6
     } else {
         s = rn_alloc(RN_HOST_OTHER, elements * sizeof *values, (void **)&values);
         if (s == RN_OK) s = read_weight(m, info, elements, values);
-        if (s == RN_OK) s = encode(info, dtype, values, elements, block->data);
+        uint64_t rows = info->shape.rank >= 2 ? info->shape.dims[0] : 1;
+        if (s == RN_OK) s = rn_quantize(dtype, values, rows, elements / rows, block->data, bytes);
         rn_free(RN_HOST_OTHER, values, elements * sizeof *values);
     }
     if (s != RN_OK) {
