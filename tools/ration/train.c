@@ -453,6 +453,11 @@ static rn_status take_steps(training *t) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
+static void append_setting(char *text, size_t capacity, const char *name, const char *value) {
+    size_t end = strlen(text);
+    if (value) snprintf(text + end, capacity - end, ";%s=%s", name, value);
+}
+
 // What must be the same for a training to go on.
 static void name_run(const training *t) {
     const char *const *targets = NULL;
@@ -474,23 +479,17 @@ static void name_run(const training *t) {
         snprintf(text + end, sizeof text - end, ";pattern=%s=%u=%g", t->patterns[i].module,
                  t->patterns[i].rank, (double)t->patterns[i].alpha);
     }
-    if (strcmp(train_text(t, "adapter-init"), "default") != 0) {
-        size_t end = strlen(text);
-        snprintf(text + end, sizeof text - end, ";init=%s", train_text(t, "adapter-init"));
-    }
-    if (train_bool(t, "dora")) {
-        size_t end = strlen(text);
-        snprintf(text + end, sizeof text - end, ";dora=1");
-    }
-    if (strcmp(train_text(t, "accumulate"), "f32") != 0) {
-        size_t end = strlen(text);
-        snprintf(text + end, sizeof text - end, ";accumulate=%s", train_text(t, "accumulate"));
-    }
-    if (compute_dtype(t) != RN_DTYPE_F32) {
-        size_t end = strlen(text);
-        snprintf(text + end, sizeof text - end, ";compute=%s",
-                 rn_dtype_get(compute_dtype(t))->name);
-    }
+    // What is as it usually is is not said: checkpoints from before there was a choice go on.
+    rn_dtype base = quantised_base_dtype(t->in), compute = compute_dtype(t);
+    bool quantised = strcmp(train_text(t, "method"), "qlora") == 0;
+    const char *init = train_text(t, "adapter-init"), *sums = train_text(t, "accumulate");
+    append_setting(text, sizeof text, "init", strcmp(init, "default") != 0 ? init : NULL);
+    append_setting(text, sizeof text, "dora", train_bool(t, "dora") ? "1" : NULL);
+    append_setting(text, sizeof text, "accumulate", strcmp(sums, "f32") != 0 ? sums : NULL);
+    append_setting(text, sizeof text, "compute",
+                   compute != RN_DTYPE_F32 ? rn_dtype_get(compute)->name : NULL);
+    append_setting(text, sizeof text, "base",
+                   quantised && base != RN_DTYPE_NF4 ? rn_dtype_get(base)->name : NULL);
     rn_trainer_set_run(t->trainer, text);
 }
 

@@ -4,8 +4,8 @@
 //     OUT/base-nf4/model.safetensors    every matrix of the layers in nf4, the rest as it was
 //     OUT/base-nf4/source.txt           what it was made of; written last
 //
-// A training that finds the same source there uses it again. nf4's scales are f32, one for 64
-// weights (4.5 bits a weight): they are not quantised a second time. int8 has one a row.
+// A training that finds the same source there uses it again. nf4's scales, one for 64 weights, are
+// quantised, too (--double-quant: 4.127 bits a weight), or f32 (4.5). int8 has one f32 a row.
 #include "training.h"
 
 #include <dirent.h>
@@ -113,12 +113,12 @@ static rn_status write_marker(const char *path, const char *source) {
 
 static rn_status quantise(const quantised_base *base, rn_dtype to, const char *folder) {
     char path[TRAIN_PATH_BYTES];
-    uint64_t half = base->in->budget.total_bytes / 2;
+    uint64_t all = base->in->budget.total_bytes; // nothing of the training is there yet
     rn_convert_options options = {.to = to,
                                   .exclude = base->exclude,
                                   .exclude_count = base->exclude_count,
                                   .no_default_excludes = base->exclude != NULL,
-                                  .budget_bytes = half < 256 << 20 ? half : 256 << 20,
+                                  .budget_bytes = all < 256 << 20 ? all : 256 << 20,
                                   .thread_count = rn_settings_count(base->in->settings, "threads"),
                                   .cancel = &interrupted};
     rn_convert_result result = {0};
@@ -144,14 +144,19 @@ static rn_status make_folders(const quantised_base *base, const char *folder) {
     return RN_OK;
 }
 
+rn_dtype quantised_base_dtype(const invocation *in) {
+    if (strcmp(rn_settings_text(in->settings, "base-dtype"), "int8") == 0) return RN_DTYPE_INT8;
+    return rn_settings_bool(in->settings, "double-quant") ? RN_DTYPE_NF4_DQ : RN_DTYPE_NF4;
+}
+
 rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]) {
     char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES], name[64], folder[TRAIN_PATH_BYTES];
     const char *dtype = rn_settings_text(base->in->settings, "base-dtype");
-    rn_dtype to = strcmp(dtype, "int8") == 0 ? RN_DTYPE_INT8 : RN_DTYPE_NF4;
+    rn_dtype to = quantised_base_dtype(base->in);
     if (!base->model)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "--method qlora quantises a folder of safetensors"),
                        "a GGUF file is trained over as it is: --method lora");
-    RN_TRY(describe(base, dtype, source));
+    RN_TRY(describe(base, rn_dtype_get(to)->name, source));
     snprintf(name, sizeof name, "base-%s%s%s", dtype, base->part[0] ? "-" : "", base->part);
     RN_TRY(join(base->out, name, folder));
     RN_TRY(join(folder, "source.txt", marker));

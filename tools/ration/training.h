@@ -147,6 +147,8 @@ typedef struct quantised_base {
     const char *const *exclude; // names that keep their type; NULL: embeddings and norms
     size_t exclude_count;
 } quantised_base;
+// What --method qlora quantises to: --base-dtype, and --double-quant of nf4.
+rn_dtype quantised_base_dtype(const invocation *in);
 // Quantises the model to --base-dtype within --out, unless that is done. `out_path` is its folder,
 // or, of one file, the new file.
 rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]);

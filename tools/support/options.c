@@ -85,6 +85,8 @@ static const rn_option table[] = {
      "first; or the weights themselves"},
     {"base-dtype", "train.base_dtype", 0, RN_OPTION_CHOICE, false, "train", "nf4", "TYPE",
      "nf4|int8", "what --method qlora quantises the frozen weights to"},
+    {"double-quant", "train.double_quant", 0, RN_OPTION_BOOL, false, "train", "true", NULL, NULL,
+     "--base-dtype nf4: quantise its scales, too (4.127 bits a weight instead of 4.5)"},
     {"train-guidance", "train.guidance", 0, RN_OPTION_NUMBER, false, "train", "1", "X", NULL,
      "diffusion: the guidance that a model with an input for it (Flux.1 dev) is told"},
     {"train-text-encoders", "train.text_encoders", 0, RN_OPTION_BOOL, false, "train", "false", NULL,
@@ -424,7 +426,7 @@ static const rn_option table[] = {
     {"io-engine", "io_engine", 0, RN_OPTION_CHOICE, false, "convert", "auto", "ENGINE",
      "auto|uring|threads", "how files are read"},
     {"to", "convert.to", 0, RN_OPTION_TARGET, false, "convert", NULL, "TYPE", NULL,
-     "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4; into GGUF q8_0, q4_0, mxfp4 and "
+     "f32, f16, bf16, f8_e4m3, f8_e5m2, int8, int4, nf4, nf4_dq; into GGUF q8_0, q4_0, mxfp4 and "
      "llama.cpp's "
      "file types: q2_k, q3_k_s|m|l, q4_k_s|m, q5_k_s|m, q6_k, q4_1, q5_0, q5_1, iq4_nl, iq4_xs"},
     {"opset", "convert.opset", 0, RN_OPTION_COUNT, false, "convert", "0", "N", NULL,
