@@ -156,23 +156,45 @@ static rn_status read_line(line *l) {
 
 // ---- chats --------------------------------------------------------------------------------------
 
+static rn_status refuse_turn(size_t index, const char *why) {
+    return rn_hint(rn_fail(RN_INVALID, "message %zu: %s", index + 1, why),
+                   "a system message if there is one, then questions and answers in turns, each "
+                   "answer with words; other lines are to be left out");
+}
+
+// Nobody answers: the first role that is none of the usual ones may be why.
+static rn_status refuse_silence(const line *l) {
+    static const char *const usual[] = {"system", "user", "tool"};
+    for (size_t i = 0; i < l->count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+            known |= rn_str_equal(l->messages[i].role, rn_str_from(usual[k]));
+        if (!known)
+            return rn_hint(rn_fail(RN_INVALID,
+                                   "the assistant says nothing in this chat: message %zu is of "
+                                   "'%.*s'",
+                                   i + 1, RN_STR_ARG(l->messages[i].role)),
+                           "what is learned are messages of 'assistant'");
+    }
+    return rn_hint(rn_fail(RN_INVALID, "the assistant says nothing in this chat"),
+                   "what is learned are messages of 'assistant': leave the line out");
+}
+
 static rn_status check_roles(const line *l) {
     bool answered = false;
     for (size_t i = 0; i < l->count; i++) {
         const rn_chat_message *m = &l->messages[i];
         bool answer = rn_str_equal(m->role, RN_STR("assistant"));
         bool system = rn_str_equal(m->role, RN_STR("system"));
-        if (system && i > 0)
-            return rn_fail(RN_INVALID, "message %zu: a system message stands first", i + 1);
+        if (system && i > 0) return refuse_turn(i, "a system message stands first");
         if (answer && (i == 0 || (i == 1 && rn_str_equal(l->messages[0].role, RN_STR("system")))))
-            return rn_fail(RN_INVALID, "message %zu: the assistant answers nobody", i + 1);
+            return refuse_turn(i, "the assistant answers nobody");
         if (answer && rn_str_equal(l->messages[i - 1].role, RN_STR("assistant")))
-            return rn_fail(RN_INVALID, "message %zu: the assistant speaks twice", i + 1);
-        if (answer && m->content.bytes == 0)
-            return rn_fail(RN_INVALID, "message %zu: the assistant says nothing", i + 1);
+            return refuse_turn(i, "the assistant speaks twice");
+        if (answer && m->content.bytes == 0) return refuse_turn(i, "the assistant says nothing");
         answered = answered || answer;
     }
-    return answered ? RN_OK : rn_fail(RN_INVALID, "the assistant says nothing in this chat");
+    return answered ? RN_OK : refuse_silence(l);
 }
 
 static rn_status encode_chat(const line *l, size_t count, bool ask, rn_tokens *out) {

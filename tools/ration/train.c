@@ -617,7 +617,13 @@ static rn_status open_model(training *t) {
     } else if (model_of(t)) {
         snprintf(t->base, sizeof t->base, "%s", model_of(t));
     }
-    return rn_model_open(t->base[0] ? t->base : NULL, NULL, &t->model);
+    RN_TRY(rn_model_open(t->base[0] ? t->base : NULL, NULL, &t->model));
+    uint32_t trained = rn_model_get_info(t->model)->context;
+    if (trained && t->tokens > trained && !rn_settings_bool(t->in->settings, "quiet"))
+        fprintf(stderr,
+                "warning: --length %u is more than the %u tokens that the model was trained for\n",
+                t->tokens, trained);
+    return RN_OK;
 }
 
 // The ladder leaves its target first: trainer and program go with it.

@@ -183,10 +183,11 @@ static rn_status refuse(const rn_tensor_info *t, const char *why) {
 }
 
 static rn_status refuse_shape(const rn_tensor_info *t, const char *weight, rn_shape shape) {
-    return rn_fail(RN_CORRUPT, "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
-                   RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
-                   (unsigned long long)(t->rank > 1 ? t->dims[1] : 1), weight,
-                   rn_shape_format(shape).text);
+    rn_status s = rn_fail(
+        RN_CORRUPT, "the adapter's tensor '%.*s' is %llu x %llu, the weight '%s' is %s",
+        RN_STR_ARG(t->name), (unsigned long long)t->dims[0],
+        (unsigned long long)(t->rank > 1 ? t->dims[1] : 1), weight, rn_shape_format(shape).text);
+    return rn_hint(s, "the adapter is of another model than this one");
 }
 
 // A vector, one number a row of the weight, which nothing else is added to.

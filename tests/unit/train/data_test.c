@@ -199,6 +199,8 @@ static void what_is_wrong_is_named_with_its_line(void **state) {
         {"{\"messages\": [" M("assistant", "Hi") "]}", RN_INVALID, "answers nobody"},
         {"{\"messages\": [" M("user", "Hi") "," M("system", "Hi") "]}", RN_INVALID, "stands first"},
         {"{\"messages\": [" M("user", "Hi") "]}", RN_INVALID, "says nothing in this chat"},
+        {"{\"messages\": [" M("user", "Hi") "," M("robot", "Hi") "]}", RN_INVALID,
+         "message 2 is of 'robot'"},
         {"{\"messages\": [" M("user", "Hi") "," M("assistant", "") "]}", RN_INVALID,
          "message 2: the assistant says nothing"},
         {"{\"messages\": [" M("user", "a") "," M("assistant", "b") "," M("assistant", "c") "]}",
