@@ -13,7 +13,7 @@
 
 enum { RN_STATE_CODES = 256 };
 
-#define rn_state_signed rn_dynamic_map // -0.993 .. 1; [127] is 0
+#define rn_state_signed rn_dynamic_map                // -0.993 .. 1; [127] is 0
 extern const float rn_state_unsigned[RN_STATE_CODES]; // 0 .. 1
 
 // The code of x within -1 .. 1 (0 .. 1 of the unsigned map); a NaN has code 0 of the signed one's

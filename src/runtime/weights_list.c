@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "graph/weight_rows.h"
+#include "tensor/quant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,6 +110,41 @@ static rn_status find_tensor(const rn_weights *w, rn_value value, rn_component c
     return RN_OK;
 }
 
+// nf4_dq: scales of codes. Those of some rows of a tensor begin with a float of it where the rows
+// begin with a whole 256 blocks; `bytes` are theirs.
+static rn_status find_nested(const rn_weights *w, const rn_value_info *info, uint64_t bytes,
+                             rn_tensor_info *out) {
+    char name[512];
+    uint64_t rows = 0, cols = 0, before = 0, whole = bytes;
+    rn_plain_components all;
+    rn_matrix_of(info, &rows, &cols);
+    int length = snprintf(name, sizeof name, "%s%s", rn_weight_tensor(info),
+                          rn_component_suffix(info->dtype, RN_COMPONENT_SHIFT));
+    const rn_tensor_info *tensor =
+        length < (int)sizeof name ? rn_checkpoint_find(w->source.checkpoint, name) : NULL;
+    if (!tensor) return rn_fail(RN_NOT_FOUND, "the model's files have no tensor '%s'", name);
+    if (info->tensor) {
+        before = info->first_row * (cols / RN_NF4_BLOCK);
+        if (cols % RN_NF4_BLOCK || before % RN_NF4_NESTED)
+            return rn_hint(rn_fail(RN_UNSUPPORTED,
+                                   "'%s' is rows of '%s' that begin within 256 blocks, whose "
+                                   "scales are quantised together",
+                                   info->name, info->tensor),
+                           "quantise without double quantisation: --no-double-quant, --to nf4");
+        if (!rn_plain_components_of(info->dtype, info->tensor_rows, cols, &all))
+            return rn_fail(RN_INVALID, "'%s' is too large", info->tensor);
+        whole = all.bytes[RN_COMPONENT_SHIFT] - sizeof(float);
+    }
+    if (tensor->dtype != RN_DTYPE_F32 || tensor->bytes != whole)
+        return rn_fail(RN_INVALID, "'%s' is %s of %llu bytes in the file, f32 of %llu in the graph",
+                       name, rn_dtype_get(tensor->dtype)->name, (unsigned long long)tensor->bytes,
+                       (unsigned long long)whole);
+    *out = *tensor;
+    out->offset += before / RN_NF4_NESTED * sizeof(float);
+    out->bytes = bytes;
+    return RN_OK;
+}
+
 // ---- lists --------------------------------------------------------------------------------------
 
 // A stack with a tensor for each of its matrices.
@@ -183,9 +219,12 @@ static rn_status list_weight(rn_weights *w, rn_group_list *list, rn_value value)
     }
     for (rn_component component = 0; component < RN_COMPONENT_COUNT; component++) {
         rn_tensor_info tensor;
-        rn_dtype narrow;
+        rn_dtype narrow = RN_DTYPE_NONE;
         if (component != RN_COMPONENT_DATA && components.bytes[component] == 0) continue;
-        RN_TRY(find_tensor(w, value, component, components.bytes[component], &narrow, &tensor));
+        if (component == RN_COMPONENT_SHIFT && info->dtype == RN_DTYPE_NF4_DQ)
+            RN_TRY(find_nested(w, info, components.bytes[component], &tensor));
+        else
+            RN_TRY(find_tensor(w, value, component, components.bytes[component], &narrow, &tensor));
         if (w->plan->places[value].file_layout)
             list_file_weight(list, value, &tensor);
         else
