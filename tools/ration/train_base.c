@@ -1,8 +1,8 @@
 // train_base.c — the frozen base of QLoRA: a folder of safetensors, or an image model's file,
 // quantised once to nf4 or int8.
 //
-//     OUT/base-nf4/model.safetensors    every matrix of the layers in nf4, the rest as it was
-//     OUT/base-nf4/source.txt           what it was made of; written last
+//     OUT/base-nf4_dq/model.safetensors    every matrix of the layers so, the rest as it was
+//     OUT/base-nf4_dq/source.txt           what it was made of; written last
 //
 // A training that finds the same source there uses it again. nf4's scales, one for 64 weights, are
 // quantised, too (--double-quant: 4.127 bits a weight), or f32 (4.5). int8 has one f32 a row.
@@ -151,13 +151,13 @@ rn_dtype quantised_base_dtype(const invocation *in) {
 
 rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]) {
     char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES], name[64], folder[TRAIN_PATH_BYTES];
-    const char *dtype = rn_settings_text(base->in->settings, "base-dtype");
     rn_dtype to = quantised_base_dtype(base->in);
     if (!base->model)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "--method qlora quantises a folder of safetensors"),
                        "a GGUF file is trained over as it is: --method lora");
     RN_TRY(describe(base, rn_dtype_get(to)->name, source));
-    snprintf(name, sizeof name, "base-%s%s%s", dtype, base->part[0] ? "-" : "", base->part);
+    snprintf(name, sizeof name, "base-%s%s%s", rn_dtype_get(to)->name, base->part[0] ? "-" : "",
+             base->part);
     RN_TRY(join(base->out, name, folder));
     RN_TRY(join(folder, "source.txt", marker));
     if (!is_there(marker, source)) {
