@@ -152,6 +152,7 @@ rn_dtype quantised_base_dtype(const invocation *in) {
 rn_status make_quantised_base(const quantised_base *base, char out_path[TRAIN_PATH_BYTES]) {
     char source[SOURCE_BYTES], marker[TRAIN_PATH_BYTES], name[64], folder[TRAIN_PATH_BYTES];
     rn_dtype to = quantised_base_dtype(base->in);
+    if (base->of_images && to == RN_DTYPE_NF4_DQ) to = RN_DTYPE_NF4;
     if (!base->model)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "--method qlora quantises a folder of safetensors"),
                        "a GGUF file is trained over as it is: --method lora");

@@ -138,6 +138,7 @@ enum { KEPT = sizeof kept / sizeof *kept };
 static rn_status quantise_base(image_training *t) {
     static const char *const parts[] = {"unet", "transformer"};
     quantised_base base = {.in = t->in,
+                           .of_images = true,
                            .model = t->model,
                            .out = t->out,
                            .part = "",
@@ -394,10 +395,6 @@ static void name_run(image_training *t) {
         (unsigned long long)count_of(t, "seed"), text_of(t, "optimizer"), number_of(t, "min-snr"),
         number_of(t, "offset-noise"), number_of(t, "caption-dropout"), number_of(t, "ema"),
         number_of(t, "kl"), is_set(t, "train-text-encoders") ? ";text_encoders" : "");
-    rn_dtype base = quantised_base_dtype(t->in);
-    size_t end = strlen(text);
-    if (strcmp(text_of(t, "method"), "qlora") == 0 && base == RN_DTYPE_NF4_DQ)
-        snprintf(text + end, sizeof text - end, ";base=%s", rn_dtype_get(base)->name);
     rn_trainer_set_run(rn_image_trainer_get(t->trainer), text);
 }
 

@@ -144,6 +144,7 @@ typedef struct quantised_base {
     const char *model;          // a folder of safetensors, or one file
     const char *out;            // --out
     const char *part;           // of an image model, for the folder's name: "unet"; or ""
+    bool of_images;             // graphs take rows out of matrices: nf4's scales stay f32
     const char *const *exclude; // names that keep their type; NULL: embeddings and norms
     size_t exclude_count;
 } quantised_base;

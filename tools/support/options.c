@@ -86,7 +86,7 @@ static const rn_option table[] = {
     {"base-dtype", "train.base_dtype", 0, RN_OPTION_CHOICE, false, "train", "nf4", "TYPE",
      "nf4|int8", "what --method qlora quantises the frozen weights to"},
     {"double-quant", "train.double_quant", 0, RN_OPTION_BOOL, false, "train", "true", NULL, NULL,
-     "--base-dtype nf4: quantise its scales, too (4.127 bits a weight instead of 4.5)"},
+     "--base-dtype nf4 of a text model: quantise its scales, too (4.127 bits a weight, not 4.5)"},
     {"train-guidance", "train.guidance", 0, RN_OPTION_NUMBER, false, "train", "1", "X", NULL,
      "diffusion: the guidance that a model with an input for it (Flux.1 dev) is told"},
     {"train-text-encoders", "train.text_encoders", 0, RN_OPTION_BOOL, false, "train", "false", NULL,
