@@ -427,6 +427,14 @@ typedef struct rn_route_attrs {
 // i32 (ROWS, k), output 1 their weights, f32 (ROWS, k).
 RN_API rn_value rn_op_route(rn_graph *g, rn_value logits, rn_value bias, rn_value scale,
                             rn_route_attrs attrs);
+// x (rows, n, ...) -> (rows, ranks * n, ...): the parts of axis 1 that so many ranks have, in the
+// order of ranks, on each of them (rn_session_options.comm). One process without others: as if all
+// had its part.
+typedef struct rn_all_gather_attrs {
+    uint32_t ranks;
+} rn_all_gather_attrs;
+RN_API rn_value rn_op_all_gather(rn_graph *g, rn_value x, uint32_t ranks);
+
 typedef struct rn_expert_product_attrs {
     uint32_t experts;      // matrices in w: E
     uint64_t first, count; // rows of each that are multiplied; count 0: from `first` to the end

@@ -47,7 +47,19 @@ double rn_cost_roofline(const rn_device_caps *caps, const rn_call *call, rn_cost
     return max_f64(arithmetic, memory) + caps->step_seconds;
 }
 
+// All parts are under way at once, and each rank's comes out of one link.
+static double collective_seconds(const rn_device_caps *caps, const rn_call *call) {
+    const double guessed_seconds = 30e-6, guessed_bytes_second = 2e9; // sockets of one machine
+    double latency = caps->message_seconds > 0 ? caps->message_seconds : guessed_seconds;
+    double rate =
+        caps->message_bytes_second > 0 ? caps->message_bytes_second : guessed_bytes_second;
+    double moved =
+        (double)rn_tensor_bytes(&call->outputs[0]) - (double)rn_tensor_bytes(&call->inputs[0]);
+    return caps->step_seconds + latency + moved / rate;
+}
+
 double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
+    if (rn_op_is(call->op, RN_TRAIT_COLLECTIVE)) return collective_seconds(caps, call);
     if (caps->backend && caps->backend->cost) return caps->backend->cost(caps, call, workload);
     return rn_cost_roofline(caps, call, rn_cost_count(call));
 }

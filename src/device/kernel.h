@@ -62,6 +62,8 @@ struct rn_device_caps {
     double run_seconds;       // the host's part of a run, beside its outputs'
     double beside_link;       // the CPU's: of its speed, what it has while a link is busy; 0: all
     double link_share;        // of its link's rate, what is left while the CPU computes; 0: all
+    double message_seconds;   // to another rank: of a short message; 0: not measured
+    double message_bytes_second; // ... and of long ones
     double
         own[RN_OWN_RATES]; // what else its back end counts with: rn_backend.rates, and behind them
 };

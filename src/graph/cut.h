@@ -1,5 +1,5 @@
 // cut.h — graphs cut up: weights in slices of rows (row_slices.c), some blocks alone
-// (keep_blocks.c).
+// (keep_blocks.c), products and heads dealt out to ranks (share_heads.c).
 #ifndef RN_GRAPH_CUT_H
 #define RN_GRAPH_CUT_H
 
@@ -22,6 +22,13 @@ RN_MUST_USE rn_status rn_graph_find_sliceable(const rn_graph *graph, uint64_t *o
 // input of that name. RN_UNSUPPORTED: a block that is stepped over reads or makes more than one
 // value for others, or values of different shapes.
 RN_MUST_USE rn_status rn_graph_keep_blocks(const rn_graph *graph, const bool *keep /* (blocks) */,
+                                           rn_graph **out);
+
+// A copy of what rank `rank` of `ranks` computes where products and heads are dealt out to all of
+// them (share_heads.c), joined by collective ops; the numbers are those of the whole graph. Weights
+// that cannot be dealt out are whole on every rank. RN_INVALID: the ranks do not divide the
+// key-value heads; RN_UNSUPPORTED: nothing can be dealt out.
+RN_MUST_USE rn_status rn_graph_share_heads(const rn_graph *graph, uint32_t rank, uint32_t ranks,
                                            rn_graph **out);
 
 #endif

@@ -57,6 +57,7 @@ const conform_fact conform_facts[RN_OP_COUNT] = {
     [RN_OP_CONV2D_GRAD_INPUT] = {SUM, false},
     [RN_OP_CONV2D_GRAD_WEIGHT] = {SUM, false},
     [RN_OP_EMBEDDING] = {SAME, true},
+    [RN_OP_ALL_GATHER] = {SAME, true},
     [RN_OP_EMBEDDING_GRAD] = {SUM, false},
     [RN_OP_MATMUL_ADD] = {SUM, false},
     [RN_OP_PROJECT] = {SUM, true},

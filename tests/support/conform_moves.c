@@ -40,6 +40,14 @@ static void broadcast(conform_case *c) {
 
 static const uint8_t swap[] = {1, 0}, turn[] = {2, 0, 1}, heads[] = {0, 2, 1, 3},
                      stay[] = {0, 1, 2}, inner[] = {0, 2, 1};
+// Of one process: its own part, as often as there are ranks.
+static void all_gather(conform_case *c) {
+    const rn_all_gather_attrs *attrs = c->row->attrs;
+    rn_value x = conform_in(c, c->row->shapes[0], -2, 2);
+    conform_result(c, rn_op_all_gather(c->graph, x, attrs->ranks));
+}
+
+static const rn_all_gather_attrs two_ranks = {2}, five_ranks = {5};
 static const rn_slice_attrs first_rows = {0, 1, 2}, middle = {1, 2, 3}, last = {2, 6, 1},
                             columns = {1, 5, 17};
 static const rn_pad_attrs around = {{1, 2}, {3, 1}, 0.5f}, behind = {{0, 0, 0}, {0, 0, 5}, 0},
@@ -133,6 +141,9 @@ static const conform_row rows[] = {
     MOVE(PERMUTE, "heads", permute, RN_SHAPE(2, 3, 4, 5), {0}, heads, 0),
     MOVE(PERMUTE, "nothing", permute, RN_SHAPE(3, 5, 7), {0}, stay, 0),
     MOVE(PERMUTE, "rows", permute, RN_SHAPE(RN_ROWS, 3, 5), {0}, inner, 4),
+    MOVE(ALL_GATHER, "columns", all_gather, RN_SHAPE(RN_ROWS, 7), {0}, &two_ranks, 4),
+    MOVE(ALL_GATHER, "one row", all_gather, RN_SHAPE(RN_ROWS, 7), {0}, &five_ranks, 1),
+    MOVE(ALL_GATHER, "heads", all_gather, RN_SHAPE(3, 2, 5), {0}, &five_ranks, 0),
     MOVE(SLICE, "a view", slice, RN_SHAPE(5, 7), {0}, &first_rows, 0),
     MOVE(SLICE, "the middle", slice, RN_SHAPE(3, 6, 5), {0}, &middle, 0),
     MOVE(SLICE, "the last", slice, RN_SHAPE(3, 2, 7), {0}, &last, 0),

@@ -129,6 +129,10 @@ rn_status rn_cpu_dequantize_linear(const rn_call *call);
 rn_status rn_cpu_product(const rn_call *call);
 uint64_t rn_cpu_product_workspace(const rn_call *call);
 
+// collectives.c
+rn_status rn_cpu_all_gather(const rn_call *call);
+uint64_t rn_cpu_all_gather_workspace(const rn_call *call);
+
 // experts.c
 rn_status rn_cpu_route(const rn_call *call);
 uint64_t rn_cpu_route_workspace(const rn_call *call);

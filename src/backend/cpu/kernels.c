@@ -157,6 +157,9 @@ const rn_kernel rn_cpu_kernels[RN_OP_COUNT] = {
     [RN_OP_ADAFACTOR] = {rn_cpu_adafactor, rn_cpu_adafactor_workspace},
     [RN_OP_AVERAGE] = {rn_cpu_average, NULL},
     [RN_OP_ACCUMULATE] = {rn_cpu_accumulate, NULL},
+    // several ranks
+    [RN_OP_ALL_GATHER] = {rn_cpu_all_gather, rn_cpu_all_gather_workspace},
+    // fine-tuning
     [RN_OP_ADAPTED_NORM] = {rn_cpu_adapted_norm, rn_cpu_adapted_norm_workspace},
     [RN_OP_TREE_SUM] = {rn_cpu_tree_sum, NULL},
     [RN_OP_RANK_SUM] = REFERENCE,
