@@ -35,9 +35,17 @@ typedef enum rn_speculation {
     RN_SPECULATE_ALWAYS
 } rn_speculation;
 
+// What of a model several ranks divide among them.
+typedef enum rn_split {
+    RN_SPLIT_AUTO,   // what is predicted to be faster, of what fits
+    RN_SPLIT_LAYERS, // consecutive layers each: a pipeline
+    RN_SPLIT_HEADS   // of every layer as many heads, and rows of its weights: tensor parallel
+} rn_split;
+
 // What one of several ranks has of a model, by its plan.
 typedef struct rn_rank_share {
     uint32_t rank;
+    rn_split split;   // HEADS: all blocks, of each its part
     rn_status status; // of its plan: RN_OK, or RN_OVER_BUDGET
     uint32_t first_block, end_block;
     char first_name[32], last_name[32]; // of these blocks: "embedding", "layer 10"
@@ -80,6 +88,7 @@ typedef struct rn_generator_options {
     // Several ranks, which all create a generator of the same model with the same options; borrowed
     // while it lives. Rank 0's `text` counts. NULL, or of one rank: this process alone. See below.
     rn_comm *comm;
+    rn_split split; // rank 0's counts
     // With several ranks: what each of them has (`count` is rn_comm_size), before anything is
     // loaded or refused; on all ranks, with planned_self. May be NULL.
     void (*shared)(void *self, const rn_rank_share *shares, uint32_t count);
@@ -177,9 +186,10 @@ RN_API void rn_sequence_rewind(rn_sequence *sequence, size_t count);
 // ---- several ranks ------------------------------------------------------------------------------
 //
 // A model is cut into consecutive blocks, one part a rank, by bytes and by what each rank's budget
-// has room for. Each rank plans its part within its own budget, reads its own weights and holds its
-// own KV pages; hidden rows go from rank to rank. The text is the same, bit for bit, as that of one
-// process, on CPUs. Rank 0 has the sequences:
+// has room for; or each rank has a part of the heads and of the weights' rows of every layer, and
+// parts of what they make are gathered by all (RN_SPLIT_HEADS: on CPUs). Each rank plans its part
+// within its own budget, reads its own weights and holds its own KV pages. The text is the same,
+// bit for bit, as that of one process, on CPUs: no sum is over ranks. Rank 0 has the sequences:
 //
 //     RN_TRY(rn_generator_create(model, &options, &generator)); // all ranks
 //     if (rn_comm_rank(comm) > 0) s = rn_generator_follow(generator);
@@ -193,6 +203,8 @@ RN_API void rn_sequence_rewind(rn_sequence *sequence, size_t count);
 
 // Of ranks above 0: takes part in all steps, until rank 0 destroys its generator.
 RN_API RN_MUST_USE rn_status rn_generator_follow(rn_generator *generator);
+// Of rank 0, while there is nothing to do: whether the others are there. RN_OK for one process.
+RN_API RN_MUST_USE rn_status rn_generator_look(rn_generator *generator);
 // (count), as rn_generator_options.shared had them; NULL, and 0, for one process.
 RN_API const rn_rank_share *rn_generator_shares(const rn_generator *generator, uint32_t *out_count);
 // On paper: what each of so many ranks like this process would have. Not refused where one of them

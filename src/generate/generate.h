@@ -105,6 +105,7 @@ typedef struct rn_kv_sides {
 typedef struct rn_rank_job {
     rn_comm *comm; // NULL: one process
     uint32_t rank, ranks;
+    bool heads;                // dealt out, else blocks
     struct rn_rank_part *part; // what of the model is this rank's ...
     rn_text_maker maker;       // ... and its maker
     rn_rank_share *shares;     // (ranks)

@@ -16,6 +16,7 @@
 typedef struct part_recipe {
     rn_recipe whole;
     uint32_t first, end;
+    uint32_t rank, ranks; // that heads are dealt out to; ranks 0: blocks are
 } part_recipe;
 
 static rn_status keep_part(const part_recipe *p, const rn_graph *whole, rn_graph **out) {
@@ -36,7 +37,9 @@ static rn_status build(void *self, const rn_recipe_options *options, rn_graph **
     rn_graph *whole = NULL;
     *out = NULL;
     rn_status s = p->whole.build(p->whole.self, options, &whole);
-    if (s == RN_OK) s = keep_part(p, whole, out);
+    if (s == RN_OK)
+        s = p->ranks ? rn_graph_share_heads(whole, p->rank, p->ranks, out)
+                     : keep_part(p, whole, out);
     rn_graph_destroy(whole);
     return s;
 }
@@ -58,7 +61,8 @@ static rn_status make(const void *self, const rn_text_options *text, rn_recipe *
         return s;
     }
     part_recipe *p = block;
-    *p = (part_recipe){whole, part->first_block, part->end_block};
+    *p = (part_recipe){.whole = whole, .first = part->first_block, .end = part->end_block};
+    if (part->heads) p->rank = part->rank, p->ranks = part->ranks;
     *out = whole;
     out->self = p;
     out->build = build;

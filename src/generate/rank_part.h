@@ -3,6 +3,8 @@
 //
 //     blocks   embedding, layers 0 .. 10 │ layers 11 .. 21, head
 //     rank         0   ── hidden rows ──▶   1   ── logits ──▶ rank 0
+//
+// Or all blocks on each rank, with its part of their heads and products (rn_graph_share_heads).
 #ifndef RN_GENERATE_RANK_PART_H
 #define RN_GENERATE_RANK_PART_H
 
@@ -13,6 +15,7 @@ typedef struct rn_rank_part {
     rn_text_maker whole;
     uint32_t rank, ranks;
     uint32_t first_block, end_block; // of the whole graph
+    bool heads;                      // of all blocks its heads and rows of products, instead
 } rn_rank_part;
 
 // The maker of that part.

@@ -15,6 +15,7 @@
 
 #include <ration/ranks.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +68,13 @@ static uint32_t chunk_rows(uint32_t ranks) {
     return (uint32_t)rn_max_u64(CHUNK_ROWS / (2 * ranks), LEAST_CHUNK);
 }
 
-static rn_status limit_options(rn_generator_options *o, uint32_t ranks) {
+// Chunks of a prompt that ranks have one behind the other are smaller ones.
+static void limit_rows(rn_generator *g) {
+    if (g->options.text.rows == 0 && !g->job.heads)
+        g->text.rows = (uint32_t)rn_min_u64(g->text.rows, chunk_rows(g->job.ranks));
+}
+
+static rn_status limit_options(rn_generator_options *o) {
     if (o->speculation == RN_SPECULATE_ALWAYS)
         return rn_hint(rn_fail(RN_UNSUPPORTED, "drafts are not checked by several ranks"),
                        "leave speculation to the plan, or switch it off");
@@ -75,15 +82,75 @@ static rn_status limit_options(rn_generator_options *o, uint32_t ranks) {
     o->grow_kv = false;
     o->session.cancel = NULL; // the others would wait for a run that was left half done
     o->plan.exact = true;     // what a rank's CPU would round otherwise than its device
-    if (o->text.rows == 0) o->text.rows = chunk_rows(ranks);
+    return RN_OK;
+}
+
+// How fast messages are, for plans of collective ops and for the choice between both ways.
+static rn_status measure_link(const rn_generator_options *o) {
+    enum { SMALL = 64 << 10 };
+    rn_comm_rates rates;
+    RN_TRY(rn_comm_measure(o->comm, SMALL, &rates));
+    rn_device *device = o->session.device;
+    if (!device) return RN_OK;
+    device->caps.message_seconds = rates.latency_seconds;
+    device->caps.message_bytes_second = rates.bytes_per_second;
+    return RN_OK;
+}
+
+// Of the typical job. A pipeline's ranks take turns at a token; at a prompt each has another chunk.
+static double find_seconds(const rn_rank_share *shares, uint32_t ranks, uint64_t decode_steps,
+                           double hop_seconds) {
+    double prefill = 0, decode = 0;
+    bool turns = shares[0].split == RN_SPLIT_LAYERS;
+    for (uint32_t r = 0; r < ranks; r++) {
+        decode = turns ? decode + shares[r].decode_seconds + hop_seconds
+                       : fmax(decode, shares[r].decode_seconds);
+        prefill = fmax(prefill, shares[r].prefill_seconds);
+        if (shares[r].status != RN_OK) return INFINITY;
+    }
+    return prefill + (double)decode_steps * decode;
+}
+
+// INFINITY: it cannot be divided so.
+static double predict_split(const rn_text_maker *maker, const rn_generator_options *options,
+                            rn_split split, uint32_t ranks, rn_rank_share *shares) {
+    enum { ANSWER = 128 }; // tokens
+    rn_generator_options o = *options;
+    double hop = o.session.device ? o.session.device->caps.message_seconds : 0;
+    o.split = split;
+    if (rn_ranks_predict(maker, &o, ranks, shares) != RN_OK) return INFINITY;
+    return find_seconds(shares, ranks, ANSWER, hop);
+}
+
+// Rank 0's, from its own budget and rates. Layers where nothing says otherwise.
+static rn_status choose_split(const rn_text_maker *maker, rn_generator_options *o) {
+    enum { MOST_RANKS = 64 }; // whose plans are made for that
+    rn_rank_share *shares = NULL;
+    void *block = NULL;
+    uint32_t ranks = rn_comm_size(o->comm);
+    bool own = o->session.device && o->session.device->caps.own_memory;
+    if (o->split != RN_SPLIT_AUTO) return RN_OK;
+    o->split = RN_SPLIT_LAYERS;
+    if (ranks > MOST_RANKS || own || rn_comm_rank(o->comm) > 0) return RN_OK;
+    RN_TRY(rn_alloc_zeroed(RN_HOST_OTHER, ranks, sizeof *shares, &block));
+    shares = block;
+    double layers = predict_split(maker, o, RN_SPLIT_LAYERS, ranks, shares);
+    double heads = predict_split(maker, o, RN_SPLIT_HEADS, ranks, shares);
+    if (heads < layers) o->split = RN_SPLIT_HEADS;
+    rn_free(RN_HOST_OTHER, block, ranks * sizeof *shares);
     return RN_OK;
 }
 
 rn_status rn_ranks_agree_options(const rn_text_maker *maker, rn_generator_options *o) {
     char model[2 * RN_FINGERPRINT_BYTES] = "";
     rn_comm_item items[] = {{"the model", model}};
-    RN_TRY(limit_options(o, rn_comm_size(o->comm)));
+    RN_TRY(limit_options(o));
     RN_TRY(rn_comm_broadcast(o->comm, 0, &o->text, sizeof o->text));
+    RN_TRY(rn_comm_broadcast(o->comm, 0, &o->prefix_caching, sizeof o->prefix_caching));
+    RN_TRY(rn_comm_broadcast(o->comm, 0, &o->least_pages, sizeof o->least_pages));
+    RN_TRY(measure_link(o));
+    RN_TRY(rn_comm_agree(o->comm, choose_split(maker, o)));
+    RN_TRY(rn_comm_broadcast(o->comm, 0, &o->split, sizeof o->split));
     RN_TRY(rn_comm_agree(o->comm, describe(maker, &o->text, model)));
     return rn_comm_compare(o->comm, items, 1);
 }
@@ -122,7 +189,11 @@ static rn_status cut_whole(const rn_text_maker *maker, const rn_generator *g, co
                            uint32_t ranks, uint32_t *out_first) {
     rn_graph *whole = NULL;
     RN_TRY(rn_text_maker_build(maker, &g->text, &whole));
-    rn_status s = rn_rank_parts_cut(whole, rooms, ranks, out_first);
+    rn_status s = RN_OK;
+    for (uint32_t r = 0; r < ranks && g->job.heads; r++)
+        out_first[r] = 0;
+    out_first[ranks] = rn_graph_block_count(whole);
+    if (!g->job.heads) s = rn_rank_parts_cut(whole, rooms, ranks, out_first);
     rn_graph_destroy(whole);
     return s;
 }
@@ -165,7 +236,7 @@ static rn_status take_job_memory(rn_generator *g, const rn_graph *graph) {
     uint64_t hidden = j->hidden_row_bytes * g->text.rows;
     RN_TRY(rn_arena_array(&g->memory, j->packet_bytes, 1, (void **)&j->packet));
     if (hidden) RN_TRY(rn_arena_array(&g->memory, hidden, 1, (void **)&j->hidden));
-    if (j->rank == 0)
+    if (j->rank == 0 && !j->heads)
         RN_TRY(rn_arena_array(&g->memory, logits, sizeof *j->logits, (void **)&j->logits));
     return RN_OK;
 }
@@ -176,8 +247,9 @@ static rn_status take_part(const rn_text_maker *maker, rn_generator *g, const ui
     *j->part = (rn_rank_part){.whole = *maker,
                               .rank = j->rank,
                               .ranks = j->ranks,
+                              .heads = j->heads,
                               .first_block = first[j->rank],
-                              .end_block = first[j->rank + 1]};
+                              .end_block = first[j->heads ? j->ranks : j->rank + 1]};
     j->maker = rn_rank_part_maker(j->part);
     RN_TRY(rn_text_maker_build(&j->maker, &g->text, &graph));
     rn_status s = take_job_memory(g, graph);
@@ -201,9 +273,15 @@ rn_status rn_ranks_open(const rn_text_maker *maker, rn_generator *g) {
     uint32_t *first = NULL;
     uint64_t *rooms = NULL;
     RN_TRY(take_job(g, rn_comm_rank(comm), rn_comm_size(comm), &first, &rooms));
+    g->job.heads = g->options.split == RN_SPLIT_HEADS;
+    if (g->job.heads && rn_generator_caps(g)->own_memory)
+        return rn_fail(RN_UNSUPPORTED, "heads are dealt out to CPUs only: %s has no collective ops",
+                       rn_generator_caps(g)->name);
+    limit_rows(g);
     RN_TRY(agree_cut(maker, g, first, rooms));
     RN_TRY(take_part(maker, g, first));
     g->job.comm = comm;
+    if (g->job.heads) g->options.session.comm = comm;
     return RN_OK;
 }
 
@@ -226,6 +304,7 @@ static void fill_share(const rn_generator *g, rn_status planned, rn_rank_share *
     const rn_rank_job *j = &g->job;
     const rn_plan_options *o = &g->options.plan;
     *out = (rn_rank_share){.rank = j->rank,
+                           .split = j->heads ? RN_SPLIT_HEADS : RN_SPLIT_LAYERS,
                            .status = planned,
                            .first_block = j->part->first_block,
                            .end_block = j->part->end_block,
@@ -307,6 +386,8 @@ static rn_status predict_one(const rn_text_maker *maker, const rn_generator_opti
     uint64_t *rooms = NULL, beside = 0;
     RN_TRY(rn_generator_prepare(maker, options, &g));
     rn_status s = take_job(g, rank, ranks, &first, &rooms);
+    g->job.heads = options->split == RN_SPLIT_HEADS;
+    limit_rows(g);
     if (s == RN_OK) s = find_beside(maker, g, &beside);
     for (uint32_t r = 0; s == RN_OK && r < ranks; r++)
         rooms[r] = find_room(g, beside);
@@ -321,7 +402,7 @@ rn_status rn_ranks_predict(const rn_text_maker *maker, const rn_generator_option
     rn_generator_options own = *options;
     own.comm = NULL;
     if (ranks == 0) return rn_fail(RN_INVALID, "0 ranks");
-    if (ranks > 1) RN_TRY(limit_options(&own, ranks));
+    if (ranks > 1) RN_TRY(limit_options(&own));
     rn_refusals_mute(true);
     rn_status s = RN_OK;
     for (uint32_t r = 0; s == RN_OK && r < ranks; r++)

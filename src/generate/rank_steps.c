@@ -5,6 +5,8 @@
 //     rank 0   run 0 ──▶ run 1 ──▶ run 2 ─────────▶ (draws) run 3
 //     rank 1          └─▶ run 0 ──▶ run 1 ──▶ run 2 ─┘ logits
 //
+// Where heads are dealt out, all ranks hear of a step before it and run it together.
+//
 // Rank 0 waits for logits only in a step whose rows somebody draws from: chunks of a prompt go
 // through the ranks one behind the other, each rank busy with another.
 #include "generate/rank_part.h"
@@ -91,10 +93,9 @@ static rn_status exchange(rn_comm *comm, rn_message *parts, uint32_t part_count)
     return rn_comm_wait(comm, messages, count);
 }
 
-static rn_status send_step(rn_generator *g, step_head *head, const uint8_t *hidden,
+static rn_status send_step(rn_generator *g, uint32_t to, step_head *head, const uint8_t *hidden,
                            uint64_t hidden_bytes) {
     rn_rank_job *j = &g->job;
-    uint32_t to = j->rank + 1;
     uint64_t bytes = packet_bytes(g, head->rows);
     rn_message parts[] = {
         {.peer = to, .sends = true, .data = (uint8_t *)head, .bytes = sizeof *head},
@@ -106,9 +107,14 @@ static rn_status send_step(rn_generator *g, step_head *head, const uint8_t *hidd
     return s;
 }
 
+// Whose steps this rank does: the one before it, or rank 0.
+static uint32_t leader_of(const rn_rank_job *j) {
+    return j->heads ? 0 : j->rank - 1;
+}
+
 static rn_status receive_step(rn_generator *g, step_head *out) {
     rn_rank_job *j = &g->job;
-    uint32_t from = j->rank - 1;
+    uint32_t from = leader_of(j);
     begin_message("wait for", from, sizeof *out);
     rn_status s = rn_comm_receive_idle(j->comm, from, out, sizeof *out);
     end_message();
@@ -157,7 +163,7 @@ static rn_status hand_on(rn_generator *g, step_head *head) {
     uint64_t bytes = 0, logits = logit_bytes(g, head->logits);
     if (j->rank + 1 < j->ranks) {
         RN_TRY(find_output(g, RN_CROSSING, 1, &data, &bytes));
-        return send_step(g, head, data, bytes);
+        return send_step(g, j->rank + 1, head, data, bytes);
     }
     if (logits == 0) return RN_OK;
     RN_TRY(find_output(g, "logits", logits, &data, &bytes));
@@ -167,13 +173,27 @@ static rn_status hand_on(rn_generator *g, step_head *head) {
     return s;
 }
 
+// All ranks have the step, then all run it together; the logits are there on each of them.
+static rn_status run_heads(rn_generator *g, step_head *head, const float **out_logits) {
+    const uint8_t *logits = NULL;
+    uint64_t bytes = 0;
+    for (uint32_t to = 1; to < g->job.ranks; to++)
+        RN_TRY(send_step(g, to, head, NULL, 0));
+    RN_TRY(run_part(g, head->rows));
+    if (head->logits)
+        RN_TRY(find_output(g, "logits", logit_bytes(g, head->logits), &logits, &bytes));
+    *out_logits = (const float *)(const void *)logits;
+    return RN_OK;
+}
+
 rn_status rn_ranks_run(rn_generator *g, uint32_t rows, uint32_t logits, const float **out_logits) {
     rn_rank_job *j = &g->job;
     step_head head = {.kind = STEP_RUN, .rows = rows, .logits = logits};
     uint32_t last = j->ranks - 1;
     *out_logits = NULL;
-    RN_TRY(run_part(g, rows));
     (void)pass_packet(g, rows, put);
+    if (j->heads) return run_heads(g, &head, out_logits);
+    RN_TRY(run_part(g, rows));
     RN_TRY(hand_on(g, &head));
     if (logits == 0) return RN_OK;
     begin_message("receive from", last, logit_bytes(g, logits));
@@ -186,8 +206,11 @@ rn_status rn_ranks_run(rn_generator *g, uint32_t rows, uint32_t logits, const fl
 static rn_status pass_end(rn_generator *g) {
     rn_rank_job *j = &g->job;
     step_head head = {.kind = STEP_END};
+    uint32_t end = j->heads ? (j->rank ? 0 : j->ranks) : j->rank + 2;
     j->ended = true;
-    return j->rank + 1 < j->ranks ? rn_comm_send(j->comm, j->rank + 1, &head, sizeof head) : RN_OK;
+    for (uint32_t to = j->rank + 1; to < end && to < j->ranks; to++)
+        RN_TRY(rn_comm_send(j->comm, to, &head, sizeof head));
+    return RN_OK;
 }
 
 rn_status rn_generator_follow(rn_generator *g) {
@@ -199,9 +222,13 @@ rn_status rn_generator_follow(rn_generator *g) {
         RN_TRY(receive_step(g, &head));
         if (head.kind == STEP_END) return pass_end(g);
         RN_TRY(run_part(g, head.rows));
-        RN_TRY(hand_on(g, &head));
+        if (!j->heads) RN_TRY(hand_on(g, &head));
         g->facts.steps++;
     }
+}
+
+rn_status rn_generator_look(rn_generator *g) {
+    return g->job.comm ? rn_comm_look(g->job.comm) : RN_OK;
 }
 
 // Whoever has failed has told the others so, or its communicator's end will.

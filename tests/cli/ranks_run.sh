@@ -26,7 +26,7 @@ expect 0 "$ration" "${tell[@]}"
 words one
 for budget in 1GiB +5MiB; do
     for n in 2 3 4; do
-        expect 0 launch $n "${tell[@]}" --budget $budget
+        expect 0 launch $n "${tell[@]}" --budget $budget --split layers
         words several
         cmp one several || fail "$n ranks with $budget say something else"
         check_json "r = j['ranks']; assert len(r) == $n and r[0]['first_block'] == 0 and all(a['end_block'] == b['first_block'] for a, b in zip(r, r[1:]))
@@ -35,18 +35,30 @@ assert all(x['purposes']['kv'] * 4 == sum(y['purposes']['kv'] for y in r) * sum(
 assert r[0]['streamed_bytes'] > 0 or '$budget' != '+5MiB' or $n > 3, r"
     done
 done
+# Heads and rows of weights instead of layers, and whatever the plan finds to be faster.
+for split in heads auto; do
+    for budget in 1GiB +5MiB; do
+        expect 0 launch 2 "${tell[@]}" --budget $budget --split $split
+        words several
+        cmp one several || fail "2 ranks, --split $split, with $budget say something else"
+    done
+done
+expect 0 launch 2 "${tell[@]}" --split heads
+check_json "r = j['ranks']; assert [x['split'] for x in r] == ['heads', 'heads'] and len({x['purposes']['weights'] for x in r}) == 1 and r[0]['purposes']['weights'] < 2700000, r"
+expect 2 launch 4 "${tell[@]}" --split heads
+says err '4 ranks for 2 key-value heads' '--split layers'
 # Chunks of a prompt one behind the other, each smaller than a page and as no power of two.
 expect 0 launch 3 "${tell[@]}" --chunk 7
 words several
 cmp one several || fail 'in chunks of 7 rows it says something else'
 expect 0 "$ration" "${tell[@]}" --kv int8
 words one8
-expect 0 launch 2 "${tell[@]}" --kv int8
+expect 0 launch 2 "${tell[@]}" --kv int8 --split layers
 words several
 cmp one8 several || fail 'with a KV cache of int8 it says something else'
 expect 0 "$ration" run "$model" -p Once --seed 7 -n 30
 cp out one
-expect 0 launch 2 run "$model" -p Once --seed 7 -n 30
+expect 0 launch 2 run "$model" -p Once --seed 7 -n 30 --split layers
 cmp one out || fail 'drawn with a seed it says something else'
 says err 'rank  blocks' 'embedding to layer' 'head'
 
@@ -60,6 +72,8 @@ expect 0 "$ration" plan "$model" --ranks 2 --budget 1GiB
 says out 'embedding to layer 1' 'layer 2 to head' 'As ration run would divide it'
 expect 0 "$ration" plan "$model" --ranks 2 --budget 1GiB --json
 check_json "assert [(s['first_block_name'], s['last_block_name'], s['fits']) for s in j['shares']] == [('embedding', 'layer 1', True), ('layer 2', 'head', True)]"
+expect 0 "$ration" plan "$model" --ranks 2 --budget 1GiB --split heads
+says out '1/2 of each'
 expect 0 "$ration" plan "$model" --ranks 8
 says out 'cannot divide it so: 8 ranks for 4 layers'
 

@@ -600,7 +600,8 @@ static rn_status start(view *v, uint32_t threads) {
         rn_generator_options each = {.text = v->text,
                                      .plan = v->rank_options,
                                      .device_budget = v->rank_device_budget,
-                                     .session = {.device = v->device}};
+                                     .session = {.device = v->device},
+                                     .split = read_split(v->in)};
         return show_ranks(v->in, v->plan, v->model, &each, v->room_bytes);
     }
     return v->sweep ? sweep(v) : show(v);

@@ -168,6 +168,13 @@ rn_speculation read_speculation(const invocation *in) {
                                          : RN_SPECULATE_AUTO;
 }
 
+rn_split read_split(const invocation *in) {
+    const char *text = rn_settings_text(in->settings, "split");
+    return strcmp(text, "heads") == 0    ? RN_SPLIT_HEADS
+           : strcmp(text, "layers") == 0 ? RN_SPLIT_LAYERS
+                                         : RN_SPLIT_AUTO;
+}
+
 // ---- opening ------------------------------------------------------------------------------------
 
 static double seconds_now(void) {
@@ -272,8 +279,7 @@ static void leave_device(void *self) {
 static rn_status start(runner *r, uint32_t threads) {
     rn_ladder_load load = {.self = r, .attempt = try_device, .undo = leave_device};
     rn_ladder_options options = {.threads = threads,
-                                 .no_fallback =
-                                     r->comm || !rn_settings_bool(r->in->settings, "fallback")};
+                                 .no_fallback = !rn_settings_bool(r->in->settings, "fallback")};
     rn_ladder_target target;
     end_opening();
     RN_TRY(parse_devices(r->in, &r->ladder));
@@ -314,6 +320,7 @@ rn_status open_runner_generator(runner *r) {
     o->session.cancel = r->chats ? NULL : &interrupt_flag; // in a chat only between tokens
     o->speculation = read_speculation(r->in);
     o->comm = r->comm;
+    o->split = read_split(r->in);
     o->shared = hear_shares;
     o->planned_self = r;
     return start(r, threads);
@@ -561,24 +568,28 @@ static rn_status run_all(runner *r) {
     return r->chats ? run_chat(r) : run_prompt(r);
 }
 
-static rn_status run_model(runner *r) {
-    RN_TRY(open_model_ranks(r->in, &r->comm));
-    rn_status s = run_all(r);
-    rn_error_info error = *rn_last_error();
-    rn_status closed = close_runner(r);
-    if (s != RN_OK) s = rn_error_restore(&error);
-    s = s == RN_OK ? closed : s;
-    return r->comm ? close_ranks(r->comm, s) : s;
-}
-
-static rn_status run(const invocation *in) {
-    if (in->word_count && is_graph_model(in->words[0])) return run_graph(in);
+static rn_status run_as(const invocation *in, rn_comm *comm) {
     runner *r = calloc(1, sizeof *r); // a few paths: too large for the stack
     if (!r) return rn_fail(RN_NO_MEMORY, "no memory");
     r->in = in;
-    rn_status s = run_model(r);
+    r->comm = comm;
+    rn_status s = run_all(r);
+    rn_error_info error = *rn_last_error();
+    rn_status closed = close_runner(r);
     free(r);
-    return s;
+    return s == RN_OK ? closed : rn_error_restore(&error);
+}
+
+rn_status follow_model(const invocation *in, rn_comm *comm) {
+    return run_as(in, comm);
+}
+
+static rn_status run(const invocation *in) {
+    rn_comm *comm = NULL;
+    if (in->word_count && is_graph_model(in->words[0])) return run_graph(in);
+    RN_TRY(open_model_ranks(in, &comm));
+    rn_status s = run_as(in, comm);
+    return comm ? close_ranks(comm, s) : s;
 }
 
 const command run_command = {

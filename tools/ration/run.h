@@ -69,6 +69,7 @@ rn_status read_text_options(const invocation *in, rn_text_options *out);
 // The same of embeddings; whether they are normed is the caller's to read.
 rn_status read_embedding_form(const invocation *in, rn_embedding_form *out);
 rn_speculation read_speculation(const invocation *in);
+rn_split read_split(const invocation *in);
 // What shall stay on the device; `out` borrows from `texts`.
 rn_status read_constraints(const invocation *in, constraint_texts *texts, rn_plan_options *out);
 // The same, and moves of a training step that are asked for, whatever the budget.

@@ -8,8 +8,8 @@
 
 // What each rank's plan follows from, as one text.
 static void describe_options(const invocation *in, char *out, size_t bytes) {
-    static const char *const names[] = {"ctx",   "kv",          "kv-page", "kv-pages",
-                                        "chunk", "activations", "exact",   "audit"};
+    static const char *const names[] = {"ctx",         "kv",    "kv-page", "kv-pages", "chunk",
+                                        "activations", "exact", "audit",   "split"};
     size_t used = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && used < bytes; i++) {
         const rn_option *o = rn_option_find((rn_str){names[i], strlen(names[i])});
@@ -51,11 +51,12 @@ static uint64_t of_others(const rn_rank_share *s) {
     return rest;
 }
 
-static void print_share(FILE *file, const rn_rank_share *s) {
+static void print_share(FILE *file, const rn_rank_share *s, uint32_t count) {
     char blocks[72], budget[40] = "none";
     snprintf(blocks, sizeof blocks, "%s%s%s", s->first_name,
              s->end_block - s->first_block > 1 ? " to " : "",
              s->end_block - s->first_block > 1 ? s->last_name : "");
+    if (s->split == RN_SPLIT_HEADS) snprintf(blocks, sizeof blocks, "1/%u of each", count);
     if (s->budget_bytes != RN_NO_LIMIT)
         snprintf(budget, sizeof budget, "%s", rn_size_format(s->budget_bytes).text);
     fprintf(file, "%4u  %-24s%-8s", s->rank, blocks, s->device);
@@ -77,7 +78,7 @@ void print_shares(FILE *file, const rn_rank_share *shares, uint32_t count) {
     fprintf(file, "%4s  %-24s%-8s%12s%12s%12s%12s%12s%12s  fits\n", "rank", "blocks", "device",
             "weights", "kv", "activations", "other", "budget", "smallest");
     for (uint32_t r = 0; r < count; r++)
-        print_share(file, &shares[r]);
+        print_share(file, &shares[r], count);
 }
 
 void write_shares(rn_json *json, const char *key, const rn_rank_share *shares, uint32_t count) {
@@ -86,6 +87,7 @@ void write_shares(rn_json *json, const char *key, const rn_rank_share *shares, u
         const rn_rank_share *s = &shares[r];
         rn_json_object(json, NULL);
         rn_json_u64(json, "rank", s->rank);
+        rn_json_string(json, "split", s->split == RN_SPLIT_HEADS ? "heads" : "layers");
         rn_json_bool(json, "fits", s->status == RN_OK);
         rn_json_u64(json, "first_block", s->first_block);
         rn_json_u64(json, "end_block", s->end_block);

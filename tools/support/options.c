@@ -468,6 +468,11 @@ static const rn_option table[] = {
     {"zero", "train.zero", 0, RN_OPTION_CHOICE, false, "train", "auto", "STAGE", "auto|0|1",
      "what ranks that train together divide: 0 nothing, 1 the optimizer's states; auto: as little "
      "as fits every rank's budget"},
+    {"split", "comm.split", 0, RN_OPTION_CHOICE, false, "run serve plan", "auto", "WHAT",
+     "auto|layers|heads",
+     "of several ranks: consecutive layers each; or of every layer a part of its heads and of its "
+     "weights' rows (on CPUs; faster for one text, more is sent); auto: what is predicted to be "
+     "faster, of what fits"},
     {"soak", "", 0, RN_OPTION_TEXT, false, "calibrate", "0", "TIME", NULL,
      "as several ranks: first make sums and check them for so long"},
     {"ranks", "plan.ranks", 0, RN_OPTION_COUNT, false, "plan", "0", "N", NULL,

@@ -113,20 +113,24 @@ static rn_generator_options base_options(void) {
         .text = {.context = 128, .page_tokens = 8, .sequences = TEXTS, .rows = 16}};
 }
 
-static void check_text(const tiny_text *text) {
+static void check_text(const tiny_text *text, rn_split split, uint32_t most_ranks) {
     job j = {.text = text, .options = base_options()};
     story one[TEXTS];
     rank r[MOST_RANKS];
     rn_generator *g = tiny_text_generator(text, &j.options);
     assert_ok(tell(g, one));
     rn_generator_destroy(g);
-    for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks++) {
+    j.options.split = split;
+    for (uint32_t ranks = 2; ranks <= most_ranks; ranks++) {
         run_job(&j, ranks, r);
         for (uint32_t i = 0; i < ranks; i++)
             assert_ok(r[i].status);
         for (uint32_t t = 0; t < TEXTS; t++)
             story_expect(&j.stories[t], &one[t]);
         assert_int_equal(0, r[0].shares[0].first_block);
+        if (split == RN_SPLIT_AUTO) continue; // whatever it was
+        assert_int_equal(split, r[0].shares[0].split);
+        if (split == RN_SPLIT_HEADS) continue;
         for (uint32_t i = 1; i < ranks; i++)
             assert_int_equal(r[0].shares[i - 1].end_block, r[i].shares[i].first_block);
     }
@@ -134,12 +138,35 @@ static void check_text(const tiny_text *text) {
 
 static void several_ranks_say_what_one_says(void **state) {
     (void)state;
-    check_text(&tiny);
+    check_text(&tiny, RN_SPLIT_LAYERS, MOST_RANKS);
 }
 
 static void so_do_quantised_weights(void **state) {
     (void)state;
-    check_text(&coarse);
+    check_text(&coarse, RN_SPLIT_LAYERS, MOST_RANKS);
+}
+
+static void and_ranks_that_have_some_heads_each(void **state) {
+    (void)state;
+    check_text(&tiny, RN_SPLIT_HEADS, 2);
+    check_text(&coarse, RN_SPLIT_HEADS, 2);
+}
+
+static void and_ranks_that_choose(void **state) {
+    (void)state;
+    check_text(&tiny, RN_SPLIT_AUTO, MOST_RANKS);
+}
+
+static void ranks_must_divide_the_heads(void **state) {
+    (void)state;
+    job j = {.text = &tiny, .options = base_options()};
+    rank r[MOST_RANKS];
+    j.options.split = RN_SPLIT_HEADS;
+    run_job(&j, 3, r);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(RN_INVALID, r[i].status);
+        assert_non_null(strstr(r[i].error.message, "3 ranks for 2 key-value heads"));
+    }
 }
 
 static void more_ranks_than_layers_are_refused(void **state) {
@@ -204,6 +231,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_ranks_say_what_one_says),
         cmocka_unit_test(so_do_quantised_weights),
+        cmocka_unit_test(and_ranks_that_have_some_heads_each),
+        cmocka_unit_test(and_ranks_that_choose),
+        cmocka_unit_test(ranks_must_divide_the_heads),
         cmocka_unit_test(more_ranks_than_layers_are_refused),
         cmocka_unit_test(one_that_does_not_fit_refuses_all),
         cmocka_unit_test(another_model_is_named),
