@@ -82,6 +82,9 @@ RN_API RN_MUST_USE rn_status rn_comm_send(rn_comm *comm, uint32_t to, const void
 RN_API RN_MUST_USE rn_status rn_comm_receive(rn_comm *comm, uint32_t from, void *data,
                                              uint64_t bytes);
 
+// Whether all others are still there, as far as is known now; nothing is waited for. RN_DEVICE as
+// above: of a rank that has nothing to say to them for a while.
+RN_API RN_MUST_USE rn_status rn_comm_look(rn_comm *comm);
 // As rn_comm_receive, for as long as it takes: of a rank that waits to be told what to do. The
 // timeout does not count, the end of another rank does.
 RN_API RN_MUST_USE rn_status rn_comm_receive_idle(rn_comm *comm, uint32_t from, void *data,

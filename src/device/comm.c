@@ -350,6 +350,13 @@ rn_status rn_comm_receive_idle(rn_comm *comm, uint32_t from, void *data, uint64_
     return receive(comm, from, data, bytes, true);
 }
 
+rn_status rn_comm_look(rn_comm *comm) {
+    if (rn_comm_size(comm) == 1) return RN_OK;
+    if (comm->failure.status != RN_OK) return rn_error_restore(&comm->failure);
+    listen_to_all(comm);
+    return heard_of_failure(comm) ? fail_as_known(comm) : RN_OK;
+}
+
 // Messages of a collective: one a rank and direction at most.
 static rn_status take_messages(const rn_comm *comm, rn_message **out) {
     void *block = NULL;

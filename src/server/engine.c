@@ -276,3 +276,13 @@ rn_status rn_engine_plan_json(rn_engine *e, rn_sink sink) {
     pthread_mutex_unlock(&e->plan_lock);
     return s;
 }
+
+void rn_engine_each_share(rn_engine *e, void (*each)(void *self, const rn_rank_share *share),
+                          void *self) {
+    uint32_t count = 0;
+    pthread_mutex_lock(&e->plan_lock);
+    const rn_rank_share *shares = e->generator ? rn_generator_shares(e->generator, &count) : NULL;
+    for (uint32_t r = 0; r < count; r++)
+        each(self, &shares[r]);
+    pthread_mutex_unlock(&e->plan_lock);
+}

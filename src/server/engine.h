@@ -106,6 +106,9 @@ const rn_tokenizer *rn_engine_tokenizer(rn_engine *engine);
 const char *rn_engine_model_name(rn_engine *engine);
 // The attempts so far and the target in use, as an object under `key`.
 void rn_engine_ladder_json(rn_engine *engine, rn_json *json, const char *key);
+// What each of several ranks has of the model (rn_generator_shares); nothing for one process.
+void rn_engine_each_share(rn_engine *engine, void (*each)(void *self, const rn_rank_share *share),
+                          void *self);
 // The plan in use, as the JSON of `ration plan --json`. RN_NOT_FOUND before there is one.
 RN_MUST_USE rn_status rn_engine_plan_json(rn_engine *engine, rn_sink sink);
 

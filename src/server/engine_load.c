@@ -248,6 +248,17 @@ static rn_status make_runner(rn_engine *e) {
     return RN_OK;
 }
 
+// Several ranks make text, and one model's.
+static rn_status check_ranks(const rn_engine *e) {
+    if (rn_comm_size(e->generator_options.comm) == 1) return RN_OK;
+    if (!e->diffusion && !e->embedding && !e->roster) return RN_OK;
+    return rn_hint(rn_fail(RN_UNSUPPORTED, "%s served by one process, not by several ranks",
+                           e->roster      ? "several models are"
+                           : e->diffusion ? "a model that draws is"
+                                          : "embeddings are"),
+                   "start it without ration launch or mpirun");
+}
+
 static rn_status attempt_drawing(rn_engine *e, const rn_ladder_target *target) {
     adopt_target(e, target);
     pthread_mutex_lock(&e->lock);
@@ -264,6 +275,7 @@ static rn_status attempt(void *self, const rn_ladder_target *target) {
     uint64_t before = rn_ledger_read(RN_DEVICE_HOST, RN_PURPOSE_OTHER).now_bytes;
     e->generator_options.session.device = target->device;
     (void)rn_rates_apply(target->device);
+    RN_TRY(check_ranks(e));
     RN_TRY(set_budget(e, target->device));
     if (e->diffusion) return attempt_drawing(e, target);
     RN_TRY(make_runner(e));

@@ -9,19 +9,24 @@
 #include <time.h>
 
 #define SECOND ((uint64_t)1000000000)
-enum { TRIES = 3, IDLE_NS = 10000000, SWEEP_NS = 100000000 };
+enum { TRIES = 3, IDLE_NS = 10000000, LOOK_NS = 250000000, SWEEP_NS = 100000000 };
 
 // ---- waiting ------------------------------------------------------------------------------------
 
-// Who is next may wait for an outbox that a connection gives back without a word.
+static bool has_ranks(const rn_engine *e) {
+    return rn_comm_size(e->generator_options.comm) > 1;
+}
+
+// Who is next may wait for an outbox that a connection gives back without a word; other ranks may
+// be lost while nobody asks for anything.
 static void wait_for_news(rn_engine *e, bool somebody_waits) {
     struct timespec until;
-    if (!somebody_waits) {
+    if (!somebody_waits && !has_ranks(e)) {
         pthread_cond_wait(&e->work, &e->lock);
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += IDLE_NS;
+    until.tv_nsec += somebody_waits ? IDLE_NS : LOOK_NS;
     if (until.tv_nsec >= 1000000000) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
@@ -243,7 +248,7 @@ static rn_status step(rn_engine *e) {
     rn_status s = RN_OK;
     if (e->roster) rn_roster_turn_begin(e->roster);
     rn_profile_begin(rn_profile_name("step"));
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < (has_ranks(e) ? 1 : TRIES); i++) {
         s = e->embedding ? rn_engine_embedding_step(e) : rn_generator_step(e->generator);
         if (s == RN_OK || s == RN_CANCELLED) break;
         rn_log(RN_LOG_WARNING, "server", "a step failed: %s", rn_last_error()->message);
@@ -260,7 +265,8 @@ static bool fall(rn_engine *e) {
     rn_problem problem;
     rn_engine_set_phase(e, RN_ENGINE_LOADING);
     rn_problem_from_error(&problem, &error);
-    problem.http = 500; // whatever it was, the request was not to blame
+    // Whatever it was, the request was not to blame. A rank that is lost is not the server's bug.
+    problem.http = has_ranks(e) ? 503 : 500;
     rn_engine_end_all(e, &problem);
     rn_engine_publish(e);
     if (rn_engine_fall(e, &error) == RN_OK) {
@@ -283,7 +289,7 @@ static bool work(rn_engine *e) {
     admit_all(e);
     if (e->diffusion) return !e->running || rn_engine_draw(e) == RN_OK || fall(e);
     if (!e->embedding) rn_engine_take(e); // from streams that have room again: they may make more
-    if (!has_work(e)) return true;
+    if (!has_work(e)) return !has_ranks(e) || rn_generator_look(e->generator) == RN_OK || fall(e);
     rn_status s = step(e);
     if (s == RN_OK && !e->embedding) rn_engine_take(e);
     return s == RN_OK || s == RN_CANCELLED || fall(e);

@@ -191,6 +191,31 @@ static void write_models(rn_json *json, const rn_server *server) {
     rn_json_end(json);
 }
 
+static void write_rank(void *self, const rn_rank_share *share) {
+    rn_json *json = self;
+    bool limited = share->budget_bytes != RN_NO_LIMIT;
+    rn_json_object(json, NULL);
+    rn_json_u64(json, "rank", share->rank);
+    rn_json_string(json, "split", share->split == RN_SPLIT_HEADS ? "heads" : "layers");
+    rn_json_string(json, "first_block", share->first_name);
+    rn_json_string(json, "last_block", share->last_name);
+    rn_json_string(json, "device", share->device);
+    write_limit(json, "budget_bytes", limited ? share->budget_bytes : 0);
+    rn_json_u64(json, "planned_bytes", share->planned_bytes);
+    rn_json_object(json, "purposes");
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++)
+        if (share->purpose_bytes[p])
+            rn_json_u64(json, rn_purpose_name((rn_purpose)p), share->purpose_bytes[p]);
+    rn_json_end(json);
+    rn_json_end(json);
+}
+
+static void write_ranks(rn_json *json, rn_engine *engine) {
+    rn_json_array(json, "ranks");
+    rn_engine_each_share(engine, write_rank, json);
+    rn_json_end(json);
+}
+
 static void write_health(rn_json *json, rn_server *server, const rn_engine_facts *facts) {
     uint64_t now = rn_clock_ns();
     rn_json_object(json, NULL);
@@ -201,6 +226,7 @@ static void write_health(rn_json *json, rn_server *server, const rn_engine_facts
     write_target(json, shown, facts);
     if (facts->phase == RN_ENGINE_FAILED) write_failure(json, &facts->failure);
     write_memory(json, server, facts);
+    write_ranks(json, shown);
     write_kv(json, facts);
     write_experts(json, facts);
     write_queue(json, server, facts);

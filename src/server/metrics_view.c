@@ -232,6 +232,7 @@ static void write_drivers(text *t) {
     }
 }
 
+<<<<<<< HEAD
 static void write_total(text *t, const char *name, uint64_t value, const char *help) {
     open_family(t, name, "counter", help);
     PRINT(t, "ration_%s %" PRIu64 "\n", name, value);
@@ -250,6 +251,36 @@ static void write_experts(text *t, const rn_engine_facts *facts) {
                 "Of these, those that were not in memory.");
     write_total(t, "expert_read_bytes_total", s->expert_read_bytes,
                 "Bytes that were read for them.");
+=======
+static void note_rank(void *self, const rn_rank_share *share) {
+    (void)share;
+    *(bool *)self = true;
+}
+
+static void write_rank(void *self, const rn_rank_share *share) {
+    for (int p = 0; p < RN_PURPOSE_COUNT; p++) {
+        if (!share->purpose_bytes[p]) continue;
+        PRINT((text *)self, "ration_rank_planned_bytes{rank=\"%" PRIu32 "\",", share->rank);
+        write_label(self, "purpose", rn_purpose_name((rn_purpose)p));
+        PRINT((text *)self, "} %" PRIu64 "\n", share->purpose_bytes[p]);
+    }
+}
+
+static void write_rank_budget(void *self, const rn_rank_share *share) {
+    if (share->budget_bytes != RN_NO_LIMIT)
+        PRINT((text *)self, "ration_rank_budget_bytes{rank=\"%" PRIu32 "\"} %" PRIu64 "\n",
+              share->rank, share->budget_bytes);
+}
+
+static void write_ranks(text *t, rn_server *server) {
+    bool any = false;
+    rn_engine_each_share(server->engine, note_rank, &any);
+    if (!any) return;
+    open_family(t, "rank_planned_bytes", "gauge", "Bytes of each rank's plan, by purpose.");
+    rn_engine_each_share(server->engine, write_rank, t);
+    open_family(t, "rank_budget_bytes", "gauge", "What each rank may use at most.");
+    rn_engine_each_share(server->engine, write_rank_budget, t);
+>>>>>>> 2c726c77 (serve: as several ranks)
 }
 
 static void write_memory(text *t, rn_server *server, const rn_engine_facts *facts) {
@@ -291,5 +322,6 @@ rn_status rn_handle_metrics(rn_server *server, const rn_http_request *request,
     write_counters(&t, &server->metrics);
     write_histograms(&t, &server->metrics);
     write_memory(&t, server, &facts);
+    write_ranks(&t, server);
     return t.status;
 }

@@ -54,7 +54,8 @@ static bool is_command(const char *word) {
 }
 
 static bool works_on_ranks(const char *name) {
-    return strcmp(name, "train") == 0 || strcmp(name, "calibrate") == 0 || strcmp(name, "run") == 0;
+    return strcmp(name, "train") == 0 || strcmp(name, "calibrate") == 0 ||
+           strcmp(name, "run") == 0 || strcmp(name, "serve") == 0;
 }
 
 // "ration", or one of its commands, is this program; anything else is looked for as shells do.
@@ -69,9 +70,9 @@ static rn_status choose_program(job *j) {
     bool named = strcmp(rest[0], "ration") == 0, own = named || is_command(rest[0]);
     const char *name = named ? (count > 1 ? rest[1] : "") : rest[0];
     if (own && name[0] != '-' && !works_on_ranks(name))
-        return rn_hint(
-            rn_fail(RN_INVALID, "ration %s works in one process", name),
-            "of ration's own commands `train`, `run` and `calibrate` work on several ranks");
+        return rn_hint(rn_fail(RN_INVALID, "ration %s works in one process", name),
+                       "of ration's own commands `train`, `run`, `serve` and `calibrate` work on "
+                       "several ranks");
     words[0] = own ? (char *)(uintptr_t) "ration" : rest[0];
     for (int i = named || !own ? 1 : 0; i < count; i++)
         words[at++] = rest[i];
@@ -276,8 +277,8 @@ static rn_status own_arguments(invocation *in, int argc, char **argv) {
 
 const command launch_command = {
     .name = "launch",
-    .usage =
-        "launch -n N [--] [ration] train|run ...\n       ration launch -n N -- PROGRAM [ARGUMENTS]",
+    .usage = "launch -n N [--] [ration] train|run|serve ...\n       ration launch -n N -- PROGRAM "
+             "[ARGUMENTS]",
     .summary = "several ranks of one job on this machine",
     .about =
         "Starts N processes of one job, its ranks, which find each other by sockets of this\n"
@@ -287,7 +288,7 @@ const command launch_command = {
         "where a signal ended it. Ctrl-C stops all: a training saves its step first.\n\n"
         "Another PROGRAM finds its rank in RATION_RANK, RATION_RANKS, RATION_LOCAL_RANK and\n"
         "RATION_MASTER (HOST:PORT of rank 0). For ranks on several machines use mpirun, srun or\n"
-        "torchrun: ration train and ration run understand their variables, too.",
+        "torchrun: train, run and serve understand their variables, too.",
     .example = "ration launch -n 2 ration train model --data chats.jsonl --out adapter",
     .max_words = 0,
     .run = run,

@@ -16,6 +16,8 @@ rn_status close_ranks(rn_comm *comm, rn_status status);
 
 // The ranks of a command that has a model: the same options, too. *out is NULL for one process.
 rn_status open_model_ranks(const invocation *in, rn_comm **out);
+// A rank above 0 of a command whose rank 0 has the model's sequences, until that one has ended.
+rn_status follow_model(const invocation *in, rn_comm *comm);
 // A line a rank: blocks, bytes by purpose, budget.
 void print_shares(FILE *file, const rn_rank_share *shares, uint32_t count);
 // The same as an array.

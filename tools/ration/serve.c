@@ -1,4 +1,5 @@
 // serve.c — ration serve: a model behind HTTP, within a budget.
+#include "rank_job.h"
 #include "run.h"
 #include "support/model_names.h"
 
@@ -13,6 +14,7 @@
 enum { MAX_KEYS = 256, MAX_MODELS = 32 };
 
 typedef struct server_command {
+    rn_comm *comm; // of several ranks, of which this is number 0; NULL: one process
     const invocation *in;
     rn_adapter adapters[MAX_ADAPTERS];
     rn_diffusion_adapter image_adapters[MAX_ADAPTERS];
@@ -240,6 +242,12 @@ static rn_status read_options(server_command *c) {
 
 // ---- loading ------------------------------------------------------------------------------------
 
+// Into the log; where one is over its budget, the table with it.
+static void hear_server_shares(void *self, const rn_rank_share *shares, uint32_t count) {
+    (void)self;
+    print_shares(stderr, shares, count);
+}
+
 static rn_status read_generator(server_command *c) {
     rn_generator_options *g = &c->generator;
     RN_TRY(read_text_options(c->in, &g->text));
@@ -250,6 +258,10 @@ static rn_status read_generator(server_command *c) {
     RN_TRY(read_experts(c->in, &c->experts, &g->plan));
     g->session.cancel = &interrupt_flag;
     g->speculation = read_speculation(c->in);
+    g->comm = c->comm;
+    g->split = read_split(c->in);
+    g->shared = hear_server_shares;
+    g->planned_self = c;
     return RN_OK;
 }
 
@@ -324,14 +336,17 @@ static void tell_unused_variables(const invocation *in) {
     }
 }
 
-static rn_status run_server(const invocation *in, bool plan_only) {
+static rn_status run_server(const invocation *in, rn_comm *comm, bool plan_only) {
     keep_heap_small();
     server_command *c = calloc(1, sizeof *c); // a few paths: too large for the stack
     if (!c) return rn_fail(RN_NO_MEMORY, "no memory");
     c->in = in;
+    c->comm = comm;
     c->plan_only = plan_only;
     rn_status s = serve(c);
+    rn_error_info error = *rn_last_error();
     rn_server_destroy(c->server);
+    if (s != RN_OK) s = rn_error_restore(&error);
     free_text(&c->chat_template);
     free_text(&c->key_file);
     free(c);
@@ -341,11 +356,14 @@ static rn_status run_server(const invocation *in, bool plan_only) {
 static rn_status run(const invocation *in) {
     signal(SIGPIPE, SIG_IGN); // who reads the log may go away; the server stays
     tell_unused_variables(in);
-    return run_server(in, false);
+    rn_comm *comm = NULL;
+    RN_TRY(open_model_ranks(in, &comm));
+    rn_status s = rn_comm_rank(comm) ? follow_model(in, comm) : run_server(in, comm, false);
+    return comm ? close_ranks(comm, s) : s;
 }
 
 rn_status plan_server(const invocation *in) {
-    return run_server(in, true);
+    return run_server(in, NULL, true);
 }
 
 // ---- the seed's variables -----------------------------------------------------------------------
