@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "device/comm.h"
 #include "graph/cut.h"
+#include "profile/timeline/merge.h"
 #include "runtime/session.h"
 
 #include <ration/profile.h>
@@ -66,12 +67,12 @@ static uint64_t packet_bytes(const rn_generator *g, uint32_t rows) {
 
 // ---- messages -----------------------------------------------------------------------------------
 
-// Operations of a recording, with their bytes in their names.
+// Operations of a recording, with their sizes.
 static void begin_message(const char *what, uint32_t peer, uint64_t bytes) {
-    char name[64];
+    char name[48];
     if (!rn_profile_recording()) return;
-    snprintf(name, sizeof name, "%s rank %u, %llu bytes", what, peer, (unsigned long long)bytes);
-    rn_profile_begin(rn_profile_name(name));
+    snprintf(name, sizeof name, "%s rank %u", what, peer);
+    rn_profile_begin(rn_profile_label(name, RN_COLLECTIVE_GROUP, rn_size_format(bytes).text));
 }
 
 static void end_message(void) {
@@ -115,7 +116,7 @@ static uint32_t leader_of(const rn_rank_job *j) {
 static rn_status receive_step(rn_generator *g, step_head *out) {
     rn_rank_job *j = &g->job;
     uint32_t from = leader_of(j);
-    begin_message("wait for", from, sizeof *out);
+    begin_message("receive a step from", from, sizeof *out);
     rn_status s = rn_comm_receive_idle(j->comm, from, out, sizeof *out);
     end_message();
     if (s != RN_OK || out->kind == STEP_END) return s;

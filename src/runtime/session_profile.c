@@ -21,6 +21,7 @@
 #include "memory/account.h"
 #include "memory/ledger.h"
 #include "profile/record/record.h"
+#include "profile/timeline/merge.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -108,7 +109,11 @@ static uint32_t name_node(const rn_graph *graph, uint32_t index) {
     append_values(&detail, graph, node->inputs, node->input_count);
     append(&detail, " -> ");
     append_values(&detail, graph, node->outputs, node->output_count);
-    return rn_profile_label(node->name, rn_graph_block_name(graph, node->block), detail.data);
+    // By their group recordings of several ranks find what all of them did together.
+    const char *group = rn_op_is(node->op, RN_TRAIT_COLLECTIVE)
+                            ? RN_COLLECTIVE_GROUP
+                            : rn_graph_block_name(graph, node->block);
+    return rn_profile_label(node->name, group, detail.data);
 }
 
 static uint32_t name_value(const rn_session_profile *p, const rn_plan *plan, rn_value value) {

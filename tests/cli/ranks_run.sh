@@ -62,6 +62,27 @@ expect 0 launch 2 run "$model" -p Once --seed 7 -n 30 --split layers
 cmp one out || fail 'drawn with a seed it says something else'
 says err 'rank  blocks' 'embedding to layer' 'head'
 
+# ---- recordings ------------------------------------------------------------------------
+
+# One timeline of both ranks: collectives with their shapes, messages with their sizes.
+cat > recorded << 'END2'
+#!/bin/sh
+exec "$@" --profile="$work/rank$RATION_RANK.rntrace"
+END2
+chmod +x recorded
+for split in heads layers; do
+    work=$scratch/$split
+    mkdir "$work"
+    export work
+    expect 0 launch 2 -- ./recorded "$ration" run "$model" -p Once --greedy -n 5 --split $split
+    expect 0 "$ration" profile merge "$work"/rank[01].rntrace -o "$work/both.rntrace"
+    expect 0 "$ration" profile report "$work/both.rntrace"
+    says out 'rank 0 host' 'rank 1 host'
+    cp out $split.report
+done
+says heads.report 'clocks aligned by' '/all_gather'
+says layers.report 'receive a step from rank 0' 'receive from rank 1'
+
 # ---- refusals --------------------------------------------------------------------------
 
 expect 2 launch 5 run "$model" -p x
@@ -128,6 +149,7 @@ is_speaking() { [ "$(wc -c < rank.0)" -gt 60 ]; }
 for victim in 1 2 0; do
     choose_port
     master=127.0.0.1:$port
+    rm -f rank.* # what the last job said is not this one's
     for r in 0 1 2; do start_rank $r 3 "${endless[@]}"; done
     wait_for "${ranks[0]}" is_speaking
     kill -9 "${ranks[victim]}"
@@ -139,6 +161,7 @@ for victim in 1 2 0; do
 done
 choose_port
 master=127.0.0.1:$port
+rm -f rank.*
 for r in 0 1 2; do start_rank $r 3 "${endless[@]}"; done
 wait_for "${ranks[0]}" is_speaking
 kill -STOP "${ranks[1]}"
@@ -150,6 +173,7 @@ wait "${ranks[1]}" 2> /dev/null
 # Ctrl-C: rank 0 ends its text, the others with it.
 choose_port
 master=127.0.0.1:$port
+rm -f rank.*
 for r in 0 1; do start_rank $r 2 "${endless[@]}"; done
 wait_for "${ranks[0]}" is_speaking
 kill -INT "${ranks[0]}" "${ranks[1]}"
