@@ -47,6 +47,12 @@ double rn_cost_roofline(const rn_device_caps *caps, const rn_call *call, rn_cost
     return max_f64(arithmetic, memory) + caps->step_seconds;
 }
 
+// Whether parts of other ranks come in.
+static bool gathers(const rn_call *call) {
+    return rn_op_is(call->op, RN_TRAIT_COLLECTIVE) &&
+           rn_tensor_bytes(&call->outputs[0]) > rn_tensor_bytes(&call->inputs[0]);
+}
+
 // All parts are under way at once, and each rank's comes out of one link.
 static double collective_seconds(const rn_device_caps *caps, const rn_call *call) {
     const double guessed_seconds = 30e-6, guessed_bytes_second = 2e9; // sockets of one machine
@@ -59,7 +65,7 @@ static double collective_seconds(const rn_device_caps *caps, const rn_call *call
 }
 
 double rn_cost_call(const rn_device_caps *caps, const rn_call *call, rn_workload workload) {
-    if (rn_op_is(call->op, RN_TRAIT_COLLECTIVE)) return collective_seconds(caps, call);
+    if (gathers(call)) return collective_seconds(caps, call);
     if (caps->backend && caps->backend->cost) return caps->backend->cost(caps, call, workload);
     return rn_cost_roofline(caps, call, rn_cost_count(call));
 }
