@@ -232,7 +232,6 @@ static void write_drivers(text *t) {
     }
 }
 
-<<<<<<< HEAD
 static void write_total(text *t, const char *name, uint64_t value, const char *help) {
     open_family(t, name, "counter", help);
     PRINT(t, "ration_%s %" PRIu64 "\n", name, value);
@@ -251,7 +250,8 @@ static void write_experts(text *t, const rn_engine_facts *facts) {
                 "Of these, those that were not in memory.");
     write_total(t, "expert_read_bytes_total", s->expert_read_bytes,
                 "Bytes that were read for them.");
-=======
+}
+
 static void note_rank(void *self, const rn_rank_share *share) {
     (void)share;
     *(bool *)self = true;
@@ -280,7 +280,6 @@ static void write_ranks(text *t, rn_server *server) {
     rn_engine_each_share(server->engine, write_rank, t);
     open_family(t, "rank_budget_bytes", "gauge", "What each rank may use at most.");
     rn_engine_each_share(server->engine, write_rank_budget, t);
->>>>>>> 2c726c77 (serve: as several ranks)
 }
 
 static void write_memory(text *t, rn_server *server, const rn_engine_facts *facts) {
