@@ -1,9 +1,11 @@
 // share_heads.c — tensor parallelism: what one of several ranks computes of a model whose products
 // and heads are dealt out to all of them.
 //
-//     x ─┬─ product(wq, rank's rows) ── heads of this rank ─┐
-//        ├─ product(wk, ...) ─ KV pages of these heads ─────┴─ attention ─ all_gather ─ product(wo,
-//        ...) ─ all_gather └─ ...
+//     x ─┬─ product(wq, rank's rows) ── this rank's heads ──────┐
+//        ├─ product(wk, rank's rows) ── KV pages of its heads ──┴─ attention ── all_gather ─┐
+//        └─ ...                                                                             │
+//     ┌───────────────────────────────────────────────────────────────────────────────────────┘
+//     └─ product(wo, rank's rows) ── all_gather ── ...
 //
 // A value is whole on all ranks, or a part of its axis 1: this rank's of as many equal ones as
 // there are ranks. A product takes x whole and a part of its weight's rows (rn_value_info.tensor:
