@@ -5,12 +5,13 @@
 #include "conform_program.h"
 #include "xla_program.h"
 
-// Ops that programs do not have: what trains (a loss that makes gradients on the way, too), values
-// of quantised kinds, and one that takes as many points of an image as data says.
+// Ops that programs do not have: what trains (a loss that makes gradients on the way, too), what
+// ranks tell each other, values of quantised kinds, and one that takes as many points of an image
+// as data says.
 static bool may_be_refused(rn_op op) {
     return rn_op_is(op, RN_TRAIT_UPDATE) || rn_op_is(op, RN_TRAIT_ACCUMULATE) ||
-           op == RN_OP_QUANTIZE || op == RN_OP_ROI_ALIGN || op == RN_OP_LINEAR_CROSS_ENTROPY ||
-           op == RN_OP_ADAPTED_NORM;
+           rn_op_is(op, RN_TRAIT_COLLECTIVE) || op == RN_OP_QUANTIZE || op == RN_OP_ROI_ALIGN ||
+           op == RN_OP_LINEAR_CROSS_ENTROPY || op == RN_OP_ADAPTED_NORM;
 }
 
 static void every_op_means_the_same_under_xla(void **state) {
