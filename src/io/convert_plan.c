@@ -333,7 +333,8 @@ static rn_status assemble_items(rn_convert_plan *plan, const rn_checkpoint *sour
                                   .index = as->rows[0].tensor,
                                   .number = i,
                                   .scale = RN_NO_TENSOR,
-                                  .shift = RN_NO_TENSOR};
+                                  .shift = RN_NO_TENSOR,
+                                  .state = RN_NO_TENSOR};
         RN_TRY(rn_assembled_look(source, as, &item->rows));
         item->is_record = as->is_record;
         RN_TRY(assemble(plan, source, as, item));
