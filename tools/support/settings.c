@@ -151,9 +151,12 @@ static void variable_name(const rn_option *option, char *out, size_t capacity) {
 // RATION_RANK and RATION_RANKS together are a launcher's: which rank of a job this process is, and
 // not the rank of an adapter.
 static bool is_launched(char *const *environment) {
-    for (char *const *entry = environment; *entry; entry++)
-        if (strncmp(*entry, "RATION_RANKS=", 13) == 0) return true;
-    return false;
+    bool rank = false, ranks = false;
+    for (char *const *entry = environment; *entry; entry++) {
+        rank = rank || strncmp(*entry, "RATION_RANK=", 12) == 0;
+        ranks = ranks || strncmp(*entry, "RATION_RANKS=", 13) == 0;
+    }
+    return rank && ranks;
 }
 
 rn_status rn_settings_load_environment(rn_settings *settings, char *const *environment) {
