@@ -40,9 +40,9 @@ expect 2 "$ration" train "$default" "${flags[@]}" --out twice --resume --steps 6
 # The smallest budget that works: the base is streamed, and says the same.
 expect 0 "$ration" train "$default" "${flags[@]}" --out small
 rm small/checkpoint* small/log.jsonl
-expect 4 "$ration" train "$default" "${flags[@]}" --out small --budget 1MiB --exact
-least=$(sed -n 's/.*smallest budget that works is \([0-9.]*\) \(.iB\).*/\1\2/p' err)
-expect 0 "$ration" train "$default" "${flags[@]}" --out small --budget "$least" --exact -j
+expect 4 "$ration" train "$default" "${flags[@]}" --out small --budget +1MiB --exact
+least=$(sed -n 's/.*smallest budget that works[^(]*(\([0-9]*\) bytes).*/\1/p' err | head -1)
+expect 0 "$ration" train "$default" "${flags[@]}" --out small --budget "+$least" --exact -j
 check_json "$as_planned"
 expect 0 "$ration" train "$default" "${flags[@]}" --out whole --exact
 equals 'losses within the smallest budget' "$(losses whole)" "$(losses small)"

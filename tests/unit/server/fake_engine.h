@@ -57,6 +57,11 @@ uint64_t rn_engine_request_bytes(rn_engine *engine) {
     return fake.request_bytes;
 }
 
+void rn_engine_each_share(rn_engine *engine, void (*each)(void *self, const rn_rank_share *share),
+                          void *self) {
+    (void)engine, (void)each, (void)self; // one process
+}
+
 rn_status rn_engine_plan_json(rn_engine *engine, rn_sink sink) {
     (void)engine;
     if (!fake.plan) return rn_fail(RN_NOT_FOUND, "there is no plan yet");
