@@ -1,8 +1,9 @@
 // rank_shares.c — several ranks become one generator: the same model and options, a part of the
 // model for each, a plan for each part, and one answer for all of them.
 //
-//     rank 0's text options ─▶ all      rooms ─▶ rank 0: cut ─▶ all      plans ─▶ all: load, or
-//     none
+//     rank 0's text options ─▶ all
+//     what each has room for ─▶ rank 0: where to cut ─▶ all
+//     each one's plan ─▶ all: load, or none does
 #include "generate/rank_part.h"
 
 #include "base/checked.h"

@@ -1,3 +1,4 @@
+// labels: threads
 // Ranks as threads, each with a part of a tiny model: they say together, to the bit, what one
 // process says; where one of them cannot, none does.
 #include "support.h"

@@ -1,3 +1,4 @@
+// labels: threads
 // Ranks that train together, as threads of this process: with `exact` the bits of one rank,
 // whatever their number and whether they divide the optimiser's states; without it the same to
 // rounding. Checkpoints are of whole tensors; what differs or fails on one rank is named on all.
@@ -195,6 +196,7 @@ static void weights_of_a_model_and_sums_in_bf16_too(void **state) {
 }
 
 static void divided_states_change_no_bit(void **state) {
+    if (TEST_THREADS_ONLY) skip_because("left to builds without ThreadSanitizer");
     (void)state;
     compare_counts("adamw", true, RN_ZERO_STATES, RN_DTYPE_F32);
     compare_counts("adamw_8bit", true, RN_ZERO_STATES, RN_DTYPE_F32);
