@@ -1,6 +1,7 @@
 // double_quant.c — a small JSON object and a table of 256 floats, for each weight.
 #include "io/double_quant.h"
 
+#include "base/number.h"
 #include "base/str.h"
 #include "io/checkpoint.h"
 #include "io/json_read.h"
@@ -9,8 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { NAME_BYTES = 512, STATE_BYTES = 4096 };
 
@@ -30,14 +29,12 @@ static rn_status find(const rn_checkpoint *checkpoint, const char *name, const c
                    rn_dtype_get((*out)->dtype)->name, rn_dtype_get(dtype)->name);
 }
 
-// The number beyond a few digits is torch's, so that every float has its own.
+// torch writes as many digits as every float has its own.
 static rn_status read_offset(const rn_json_item *item, float *out) {
-    char digits[64];
-    if (item->kind != RN_JSON_NUMBER || item->text.bytes >= sizeof digits)
-        return rn_fail(RN_CORRUPT, "nested_offset is no number");
-    memcpy(digits, item->text.data, item->text.bytes);
-    digits[item->text.bytes] = 0;
-    *out = (float)strtod(digits, NULL);
+    double value = 0;
+    if (item->kind != RN_JSON_NUMBER) return rn_fail(RN_CORRUPT, "nested_offset is no number");
+    RN_TRY(rn_number_read(item->text, &value));
+    *out = (float)value;
     return isfinite(*out) ? RN_OK : rn_fail(RN_CORRUPT, "nested_offset is not finite");
 }
 

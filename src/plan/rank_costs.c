@@ -4,26 +4,27 @@
 #include <ration/ranks.h>
 
 #include "base/checked.h"
+#include "base/number.h"
 #include "base/str.h"
 #include "memory/account.h"
 #include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- the network --------------------------------------------------------------------------------
 
 static rn_status parse_latency(const char *text, double *out) {
-    char *end = NULL;
-    double value = strtod(text, &end);
+    const char *end = text + strspn(text, "0123456789.+-eE");
+    double value = 0;
+    bool good = rn_number_read((rn_str){text, (size_t)(end - text)}, &value) == RN_OK;
     double unit = strcmp(end, "ns") == 0   ? 1e-9
                   : strcmp(end, "us") == 0 ? 1e-6
                   : strcmp(end, "ms") == 0 ? 1e-3
                   : strcmp(end, "s") == 0  ? 1
                                            : 0;
-    if (end == text || unit == 0 || !(value >= 0) || value > 1e6)
+    if (!good || unit == 0 || !(value >= 0) || value > 1e6)
         return rn_fail(RN_INVALID, "'%s' is no latency", text);
     *out = value * unit;
     return RN_OK;

@@ -2,12 +2,11 @@
 #include "server/request_reader.h"
 
 #include "base/checked.h"
+#include "base/number.h"
 #include "memory/account.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 
 // What does not grow with the body: the list of prompts, alignment.
 enum { SLACK_BYTES = 4096 };
@@ -165,21 +164,13 @@ bool rn_request_flag(rn_request_reader *reader, const char *field, bool *out) {
 
 // As in the C locale, whatever locale the program around us has set.
 static bool read_double(rn_request_reader *reader, const char *field, double *out) {
-    char digits[128];
     rn_str text = reader->item.text;
-    if (text.bytes >= sizeof digits)
+    if (text.bytes >= RN_NUMBER_BYTES)
         return rn_problem_set(reader->problem, 400, "invalid_value", field,
-                              "%s is a number of %zu characters: at most %zu are read", field,
-                              text.bytes, sizeof digits - 1);
-    memcpy(digits, text.data, text.bytes);
-    digits[text.bytes] = '\0';
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain)
-        return rn_problem_set(reader->problem, 503, "no_memory", "",
-                              "the system has no memory for reading a number");
-    *out = strtod_l(digits, NULL, plain);
-    freelocale(plain);
-    return true;
+                              "%s is a number of %zu characters: at most %d are read", field,
+                              text.bytes, RN_NUMBER_BYTES - 1);
+    if (rn_number_read(text, out) == RN_OK) return true;
+    return rn_problem_set(reader->problem, 503, "no_memory", "", "%s", rn_last_error()->message);
 }
 
 bool rn_request_number(rn_request_reader *reader, const char *field, double least, double most,

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/str.h"
 #include "io/json_read.h"
 #include "memory/account.h"
@@ -13,7 +14,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,9 +48,8 @@ static void keep_point(rn_train_log *log, const rn_train_point *point) {
 // ---- lines --------------------------------------------------------------------------------------
 
 static double number_of(rn_str digits) {
-    char text[64] = "";
-    if (digits.bytes < sizeof text) memcpy(text, digits.data, digits.bytes);
-    return strtod(text, NULL);
+    double number;
+    return rn_number_read(digits, &number) == RN_OK ? number : 0;
 }
 
 static rn_status parse_line(rn_str line, rn_train_point *out) {

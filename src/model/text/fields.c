@@ -2,13 +2,13 @@
 #include "model/text/fields.h"
 
 #include "base/file.h"
+#include "base/number.h"
 #include "io/json_read.h"
 #include "memory/account.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 // More than any model's configuration has: what is beyond is no configuration.
 enum { MAX_JSON_BYTES = 4 << 20, MAX_FIELDS = 1 << 14, MAX_NAME_BYTES = 256 };
@@ -102,18 +102,16 @@ static rn_status read_item(flattener *f, size_t length, const rn_json_item *item
 static rn_status add_scalar(flattener *f, size_t length, const rn_json_item *item) {
     rn_field field = {.kind = RN_FIELD_BOOL, .boolean = item->kind == RN_JSON_TRUE};
     void *copy = NULL;
-    char digits[64];
     if (item->kind == RN_JSON_NULL) return RN_OK;
     if (item->kind == RN_JSON_STRING) {
         RN_TRY(rn_arena_copy(&f->fields->memory, item->text.data, item->text.bytes, &copy));
         field = (rn_field){.kind = RN_FIELD_TEXT, .text = {copy, item->text.bytes}};
     } else if (item->kind == RN_JSON_NUMBER) {
-        if (item->text.bytes >= sizeof digits)
+        if (item->text.bytes >= RN_NUMBER_BYTES)
             return rn_fail(RN_UNSUPPORTED, "%s: '%.*s' has %zu digits", f->fields->source,
                            (int)length, f->name, item->text.bytes);
-        memcpy(digits, item->text.data, item->text.bytes);
-        digits[item->text.bytes] = '\0';
-        field = (rn_field){.kind = RN_FIELD_NUMBER, .number = strtod(digits, NULL)};
+        field.kind = RN_FIELD_NUMBER;
+        RN_TRY(rn_number_read(item->text, &field.number));
     }
     return add(f->fields, (rn_str){f->name, length}, &field, NULL);
 }

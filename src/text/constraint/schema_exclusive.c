@@ -11,10 +11,10 @@
 //     {"a": ...}, required a           {"b": ...}, required b             a never writes "b"
 #include "text/constraint/schema_parts.h"
 
+#include "base/number.h"
 #include "base/str.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LEVELS = 12, MOST_STEPS = 1 << 20 };
@@ -46,12 +46,7 @@ static bool refuses_by_each(comparison *c, uint32_t a, uint32_t b, uint32_t leve
 // ---- values -------------------------------------------------------------------------------------
 
 static bool number_of(rn_str text, double *out) {
-    char digits[64];
-    if (text.bytes >= sizeof digits || !strchr("-0123456789", text.data[0])) return false;
-    memcpy(digits, text.data, text.bytes);
-    digits[text.bytes] = 0;
-    *out = strtod(digits, NULL);
-    return true;
+    return strchr("-0123456789", text.data[0]) && rn_number_read(text, out) == RN_OK;
 }
 
 static rn_json_form form_of(rn_str text) {

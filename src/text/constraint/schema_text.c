@@ -2,12 +2,12 @@
 #include "text/constraint/schema_parts.h"
 
 #include "base/checked.h"
+#include "base/number.h"
 #include "base/str.h"
 #include "memory/account.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const keywords[] = {
@@ -54,16 +54,11 @@ rn_status rn_schema_open(const rn_schema_compiler *c, uint32_t at, rn_json_reade
 rn_status rn_schema_number(const rn_schema_compiler *c, uint32_t at, rn_schema_key k, double *out) {
     rn_json_reader reader;
     rn_json_item item;
-    char digits[64];
     rn_status s = rn_schema_open(c, at, &reader, &item);
-    if (s == RN_OK && (item.kind != RN_JSON_NUMBER || item.text.bytes >= sizeof digits))
-        s = rn_schema_refuse_type(at, k, "a number of at most 63 characters");
-    if (s == RN_OK) {
-        memcpy(digits, item.text.data, item.text.bytes);
-        digits[item.text.bytes] = 0;
-        *out = strtod(digits, NULL);
-        if (!isfinite(*out)) s = rn_schema_refuse_type(at, k, "a finite number");
-    }
+    if (s == RN_OK && (item.kind != RN_JSON_NUMBER || item.text.bytes >= RN_NUMBER_BYTES))
+        s = rn_schema_refuse_type(at, k, "a number of at most 127 characters");
+    if (s == RN_OK) s = rn_number_read(item.text, out);
+    if (s == RN_OK && !isfinite(*out)) s = rn_schema_refuse_type(at, k, "a finite number");
     rn_json_reader_free(&reader);
     return s;
 }

@@ -2,6 +2,7 @@
 // All of its texts are a stranger's: none of them becomes a special token.
 #include "text/template/template_run.h"
 
+#include "base/number.h"
 #include "io/json_read.h"
 #include "memory/account.h"
 
@@ -26,7 +27,9 @@ static rn_status make_number(rn_str digits, rn_jinja_value *out) {
     text[digits.bytes] = 0;
     long long whole = strtoll(text, &end, 10);
     bool is_whole = !*end && whole != INT64_MAX && whole != INT64_MIN;
-    *out = is_whole ? rn_jinja_int(whole) : rn_jinja_float(strtod(text, NULL));
+    double number = 0;
+    if (!is_whole) RN_TRY(rn_number_read(digits, &number));
+    *out = is_whole ? rn_jinja_int(whole) : rn_jinja_float(number);
     return RN_OK;
 }
 

@@ -2,8 +2,9 @@
 #include "text/template/template_run.h"
 #include "text/template/template_text.h"
 
+#include "base/number.h"
+
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,16 +71,8 @@ static bool is_float_syntax(rn_str text) {
 }
 
 rn_status rn_jinja_parse_float(rn_str text, bool *out_good, double *out) {
-    char copy[64];
-    *out_good = text.bytes < sizeof copy && is_float_syntax(text);
-    if (!*out_good) return RN_OK;
-    memcpy(copy, text.data, text.bytes);
-    copy[text.bytes] = '\0';
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return rn_fail(RN_NO_MEMORY, "the system has no memory for the C locale");
-    *out = strtod_l(copy, NULL, plain);
-    freelocale(plain);
-    return RN_OK;
+    *out_good = text.bytes < 64 && is_float_syntax(text);
+    return *out_good ? rn_number_read(text, out) : RN_OK;
 }
 
 // ---- text --------------------------------------------------------------------------------
